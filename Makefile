@@ -1,0 +1,34 @@
+# `make demo` and `make test` are all that is needed after a clone; both set up and build first.
+PYTHON ?= python3.11
+VENV ?= .venv
+PY = $(VENV)/bin/python
+export TOKENIZERS_PARALLELISM = false
+
+.PHONY: demo test bench fuzz lint build setup wheel clean
+
+setup: $(VENV)/.ready
+
+# torch first and pinned: an unpinned torch would be a CUDA build of several gigabytes.
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --upgrade pip "setuptools>=77" wheel
+	$(PY) -m pip install --quiet torch==2.13.0 pybind11 cmake ninja
+	$(PY) -m pip install --quiet "transformers==5.24.0" safetensors pytest hypothesis numpy matplotlib mypy ruff
+	touch $@
+
+build: setup
+	PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) -m pip install --quiet --no-build-isolation --no-deps --editable .
+
+test: build
+	$(PY) -m pytest tests
+
+wheel: setup
+	PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
+
+lint: setup
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+clean:
+	rm -rf build dist python/*.egg-info python/dsv4_npu_ops/*.so

@@ -1,0 +1,31 @@
+// Pages and slots. A pool is split into pages of 2^page_shift slots; slot = page * page_size + offset, and page 0 is
+// reserved ("none"). A unit is what one slot of a pool holds: 1, 4 or 128 raw tokens.
+#pragma once
+
+#include "common/integer.h"
+
+namespace dsv4 {
+
+DSV4_HOST_DEVICE constexpr int64_t page_of(int64_t slot_or_unit, int32_t page_shift) {
+    return slot_or_unit >> page_shift;
+}
+
+DSV4_HOST_DEVICE constexpr int64_t page_start(int64_t unit, int32_t page_shift) {
+    return (unit >> page_shift) << page_shift;
+}
+
+DSV4_HOST_DEVICE constexpr int64_t offset_in_page(int64_t slot_or_unit, int32_t page_shift) {
+    return slot_or_unit & ((int64_t{1} << page_shift) - 1);
+}
+
+// Congruence (docs/spec.md, invariant 1): the offset of a slot is the offset of its unit.
+DSV4_HOST_DEVICE constexpr int64_t slot_of(int64_t page, int64_t unit, int32_t page_shift) {
+    return (page << page_shift) + offset_in_page(unit, page_shift);
+}
+
+// Pages that the units [0, units) touch.
+DSV4_HOST_DEVICE constexpr int64_t pages_for(int64_t units, int32_t page_shift) {
+    return (units + (int64_t{1} << page_shift) - 1) >> page_shift;
+}
+
+}  // namespace dsv4

@@ -1,0 +1,6 @@
+"""Thin wrappers, one module an op; each names the C++ op that does the work."""
+
+from dsv4_npu_ops import _C  # noqa: F401  (loading it registers torch.ops.dsv4_npu_ops)
+from dsv4_npu_ops.ops.rope_gather import rope_gather
+
+__all__ = ["rope_gather"]

@@ -1,0 +1,106 @@
+"""RoPE row gather against its oracle."""
+
+import dsv4_npu_ops
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from reference import rope_gather as oracle
+
+DTYPES = [torch.float32, torch.float16, torch.bfloat16]
+
+
+def make_tables(max_pos, dim, dtype, device, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    cos = torch.randn(max_pos, dim, generator=generator).to(dtype)
+    sin = torch.randn(max_pos, dim, generator=generator).to(dtype)
+    return cos.to(device), sin.to(device)
+
+
+@given(
+    max_pos=st.integers(1, 40),
+    dim=st.sampled_from([1, 2, 7, 16, 64, 96]),
+    data=st.data(),
+    dtype=st.sampled_from(DTYPES),
+    out_dtype=st.sampled_from(DTYPES),
+    index_dtype=st.sampled_from([torch.int32, torch.int64]),
+    inverse=st.booleans(),
+)
+def test_rows_equal_the_oracle(device, max_pos, dim, data, dtype, out_dtype, index_dtype, inverse):
+    rows = data.draw(st.lists(st.integers(0, max_pos - 1), max_size=50))
+    cos, sin = make_tables(max_pos, dim, dtype, device)
+    positions = torch.tensor(rows, dtype=index_dtype, device=device)
+    want_cos, want_sin = oracle.rope_gather(cos.float().tolist(), sin.float().tolist(), rows, inverse)
+    out = [torch.full((len(rows), dim), float("nan"), dtype=out_dtype, device=device) for _ in range(2)]
+
+    for got_cos, got_sin in (
+        dsv4_npu_ops.rope_gather(cos, sin, positions, inverse=inverse, dtype=out_dtype),
+        dsv4_npu_ops.rope_gather(cos, sin, positions, inverse=inverse, out=tuple(out)),
+    ):
+        for got, want in ((got_cos, want_cos), (got_sin, want_sin)):
+            want = torch.tensor(want).reshape(len(rows), dim).to(out_dtype)
+            assert got.dtype == out_dtype
+            assert torch.equal(got.cpu(), want)
+
+
+def test_view_4d(device):
+    cos, sin = make_tables(8, 4, torch.float32, device)
+    got_cos, got_sin = dsv4_npu_ops.rope_gather(cos, sin, torch.tensor([3, 1], device=device), view_4d=True)
+    assert got_cos.shape == got_sin.shape == (2, 1, 1, 4)
+    assert torch.equal(got_cos[0, 0, 0].cpu(), cos[3].cpu())
+
+
+@pytest.mark.parametrize("position", [-1, 8])
+def test_position_outside_the_table_raises_and_writes_nothing(position):
+    cos, sin = make_tables(8, 4, torch.float32, "cpu")
+    out = (torch.full((2, 4), 7.0), torch.full((2, 4), 7.0))
+    with pytest.raises(IndexError, match=rf"positions\[1\] is {position}, expected 0 <= position < 8"):
+        dsv4_npu_ops.rope_gather(cos, sin, torch.tensor([0, position]), out=out)
+    assert all(torch.equal(t, torch.full((2, 4), 7.0)) for t in out)
+
+
+BAD_ARGUMENTS = [
+    (dict(cos=torch.zeros(8)), "cos has shape [8], expected 2 dimensions"),
+    (
+        dict(cos=torch.zeros(8, 4, dtype=torch.float64)),
+        "cos has dtype Double, expected Float or Half or BFloat16",
+    ),
+    (
+        dict(cos=torch.zeros(8, 8)[:, ::2]),
+        "cos has strides [8, 2] for shape [8, 4], expected a contiguous tensor",
+    ),
+    (dict(sin=torch.zeros(8, 4, dtype=torch.float16)), "sin has dtype Half, expected Float"),
+    (dict(sin=torch.zeros(7, 4)), "sin has shape [7, 4], expected [8, 4]"),
+    (dict(sin=torch.zeros(8, 8)[:, ::2]), "sin has strides [8, 2]"),
+    (
+        dict(positions=torch.zeros(2, 1, dtype=torch.int64)),
+        "positions has shape [2, 1], expected 1 dimension",
+    ),
+    (dict(positions=torch.zeros(2)), "positions has dtype Float, expected Int or Long"),
+    (dict(positions=torch.zeros(4, dtype=torch.int64)[::2]), "positions has strides [2]"),
+    (dict(out=(torch.zeros(2, 4, dtype=torch.float64), torch.zeros(2, 4))), "cos_out has dtype Double"),
+    (dict(out=(torch.zeros(3, 4), torch.zeros(2, 4))), "cos_out has shape [3, 4], expected [2, 4]"),
+    (dict(out=(torch.zeros(2, 4), torch.zeros(2, 5))), "sin_out has shape [2, 5], expected [2, 4]"),
+    (dict(out=(torch.zeros(2, 4), torch.zeros(2, 8)[:, ::2])), "sin_out has strides [8, 2]"),
+    (dict(out=(torch.zeros(2, 4), torch.zeros(2, 4).half())), "sin_out has dtype Half, expected Float"),
+]
+
+
+@pytest.mark.parametrize("bad, message", BAD_ARGUMENTS, ids=[message for _, message in BAD_ARGUMENTS])
+def test_bad_arguments(bad, message):
+    arguments = (
+        dict(cos=torch.zeros(8, 4), sin=torch.zeros(8, 4), positions=torch.zeros(2, dtype=torch.int64)) | bad
+    )
+    with pytest.raises(ValueError) as error:
+        dsv4_npu_ops.rope_gather(**arguments)
+    assert f"rope_gather: {message}" in str(error.value)
+
+
+def test_opcheck(device):
+    cos, sin = make_tables(8, 4, torch.float32, device)
+    positions = torch.tensor([3, 1], device=device)
+    torch.library.opcheck(
+        torch.ops.dsv4_npu_ops.rope_gather.default, (cos, sin, positions), {"inverse": True}
+    )
+    out = dict(cos_out=torch.empty(2, 4, device=device), sin_out=torch.empty(2, 4, device=device))
+    torch.library.opcheck(torch.ops.dsv4_npu_ops.rope_gather.out, (cos, sin, positions), out)
