@@ -88,9 +88,7 @@ BAD_ARGUMENTS = [
 
 @pytest.mark.parametrize("bad, message", BAD_ARGUMENTS, ids=[message for _, message in BAD_ARGUMENTS])
 def test_bad_arguments(bad, message):
-    arguments = (
-        dict(cos=torch.zeros(8, 4), sin=torch.zeros(8, 4), positions=torch.zeros(2, dtype=torch.int64)) | bad
-    )
+    arguments = dict(cos=torch.zeros(8, 4), sin=torch.zeros(8, 4), positions=torch.zeros(2, dtype=torch.int64)) | bad
     with pytest.raises(ValueError) as error:
         dsv4_npu_ops.rope_gather(**arguments)
     assert f"rope_gather: {message}" in str(error.value)
@@ -99,8 +97,6 @@ def test_bad_arguments(bad, message):
 def test_opcheck(device):
     cos, sin = make_tables(8, 4, torch.float32, device)
     positions = torch.tensor([3, 1], device=device)
-    torch.library.opcheck(
-        torch.ops.dsv4_npu_ops.rope_gather.default, (cos, sin, positions), {"inverse": True}
-    )
+    torch.library.opcheck(torch.ops.dsv4_npu_ops.rope_gather.default, (cos, sin, positions), {"inverse": True})
     out = dict(cos_out=torch.empty(2, 4, device=device), sin_out=torch.empty(2, 4, device=device))
     torch.library.opcheck(torch.ops.dsv4_npu_ops.rope_gather.out, (cos, sin, positions), out)

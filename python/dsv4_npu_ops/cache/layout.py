@@ -52,9 +52,7 @@ class KVLayout:
                 raise ValueError(f"KVLayout: {name} is {getattr(self, name)}, expected at least 1")
         for pool, pages in self.num_pages.items():
             if pool not in POOLS:
-                raise ValueError(
-                    f"KVLayout: num_pages names pool {pool!r}, expected one of {', '.join(POOLS)}"
-                )
+                raise ValueError(f"KVLayout: num_pages names pool {pool!r}, expected one of {', '.join(POOLS)}")
             if pages < 0 or (pages + 1) * self.page_size > 2**31 - 1:
                 raise ValueError(
                     f"KVLayout: num_pages[{pool!r}] is {pages}, expected 0 or more with all slots within int32"

@@ -36,9 +36,7 @@ def rope_gather(
     if out is None:
         rows = torch.ops.dsv4_npu_ops.rope_gather(cos, sin, positions, inverse=inverse, dtype=dtype)
     else:
-        torch.ops.dsv4_npu_ops.rope_gather.out(
-            cos, sin, positions, inverse=inverse, cos_out=out[0], sin_out=out[1]
-        )
+        torch.ops.dsv4_npu_ops.rope_gather.out(cos, sin, positions, inverse=inverse, cos_out=out[0], sin_out=out[1])
         rows = out
     if view_4d:
         return rows[0][:, None, None, :], rows[1][:, None, None, :]
@@ -46,13 +44,11 @@ def rope_gather(
 
 
 @torch.library.register_fake("dsv4_npu_ops::rope_gather")
-def _(
-    cos: Tensor, sin: Tensor, positions: Tensor, *, inverse: bool = False, dtype: torch.dtype | None = None
-):
+def _(cos: Tensor, sin: Tensor, positions: Tensor, *, inverse: bool = False, dtype: torch.dtype | None = None):
     shape = (positions.shape[0], cos.shape[1])
     return cos.new_empty(shape, dtype=dtype), cos.new_empty(shape, dtype=dtype)
 
 
 @torch.library.register_fake("dsv4_npu_ops::rope_gather.out")
-def _(cos, sin, positions, *, inverse=False, cos_out, sin_out) -> None:
+def _(cos: Tensor, sin: Tensor, positions: Tensor, *, inverse: bool = False, cos_out: Tensor, sin_out: Tensor) -> None:
     return None
