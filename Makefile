@@ -22,6 +22,10 @@ build: setup
 test: build
 	$(PY) -m pytest tests
 
+bench: build
+	PATH="$(abspath $(VENV))/bin:$$PATH" cmake --build build/cmake --target dsv4_bench_ops
+	$(PY) bench/run.py
+
 wheel: setup
 	PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
 

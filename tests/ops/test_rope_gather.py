@@ -1,11 +1,12 @@
 """RoPE row gather against its oracle."""
 
-import dsv4_npu_ops
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from reference import rope_gather as oracle
+
+import dsv4_npu_ops
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 

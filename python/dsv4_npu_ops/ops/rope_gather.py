@@ -44,7 +44,9 @@ def rope_gather(
 
 
 @torch.library.register_fake("dsv4_npu_ops::rope_gather")
-def _(cos: Tensor, sin: Tensor, positions: Tensor, *, inverse: bool = False, dtype: torch.dtype | None = None):
+def _(
+    cos: Tensor, sin: Tensor, positions: Tensor, *, inverse: bool = False, dtype: torch.dtype | None = None
+) -> tuple[Tensor, Tensor]:
     shape = (positions.shape[0], cos.shape[1])
     return cos.new_empty(shape, dtype=dtype), cos.new_empty(shape, dtype=dtype)
 
