@@ -1,5 +1,5 @@
 # `make demo` and `make test` are all that is needed after a clone; both set up and build first.
-PYTHON ?= python3.11
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 PY = $(VENV)/bin/python
 export TOKENIZERS_PARALLELISM = false

@@ -1,0 +1,26 @@
+// The one seam between an op's host code and a device: which device, how many cores, and how a kernel is put on its
+// stream. The NPU build implements it with torch_npu; tests implement it with a simulator.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+
+namespace dsv4::device {
+
+// Vector cores of the device that holds `on`, queried from the runtime.
+uint32_t vector_cores(const at::Tensor& on);
+
+// The device's sticky error words: kErrorLanes lanes of 32 bytes, one a block. Device memory.
+inline constexpr uint32_t kErrorLanes = 64;
+void* error_lanes(const at::Tensor& on);
+
+// Puts a kernel on the current stream of the device that holds the first tensor of `memory`, behind everything queued
+// before. `memory` is every tensor that the kernel reads or writes; all must be on that device. `run` calls the
+// generated aclrtlaunch_<kernel>(.., stream, ..) and returns its code; it owns all that it uses by value, because it
+// may run later on another thread. A code other than 0 becomes an error that names `op`.
+void launch(const char* op, std::initializer_list<at::Tensor> memory, std::function<uint32_t(void* stream)> run);
+
+}  // namespace dsv4::device
