@@ -1,0 +1,33 @@
+# ascend_sim_add_kernels(<target> SOURCES <kernel.cpp>... [INCLUDE_DIRS <dir>...])
+#
+# Builds the shared library <target> from Ascend C sources against the device simulator, with a launch function
+# aclrtlaunch_<kernel> for every kernel. The generated aclrtlaunch_<kernel>.h are in the target's include directories.
+find_package(Python3 COMPONENTS Interpreter REQUIRED)
+
+set(ASCEND_SIM_GENERATOR "${CMAKE_CURRENT_LIST_DIR}/../generate_stubs.py")
+
+function(ascend_sim_add_kernels target)
+    cmake_parse_arguments(ARG "" "" "SOURCES;INCLUDE_DIRS" ${ARGN})
+    set(out "${CMAKE_CURRENT_BINARY_DIR}/${target}_launch")
+    set(include_options)
+    foreach(dir IN LISTS ARG_INCLUDE_DIRS)
+        list(APPEND include_options --include-dir "${dir}")
+    endforeach()
+    set(headers)
+    foreach(dir IN LISTS ARG_INCLUDE_DIRS)
+        file(GLOB_RECURSE found CONFIGURE_DEPENDS "${dir}/*.h")
+        list(APPEND headers ${found})
+    endforeach()
+    add_custom_command(
+        OUTPUT "${out}/launch_stubs.cpp"
+        COMMAND "${Python3_EXECUTABLE}" "${ASCEND_SIM_GENERATOR}" --out "${out}" ${include_options} ${ARG_SOURCES}
+        DEPENDS "${ASCEND_SIM_GENERATOR}" ${ARG_SOURCES} ${headers}
+        COMMENT "Launch stubs of ${target}"
+        VERBATIM)
+    add_library(${target} SHARED ${ARG_SOURCES} "${out}/launch_stubs.cpp")
+    target_include_directories(${target} PRIVATE ${ARG_INCLUDE_DIRS} PUBLIC "${out}")
+    target_link_libraries(${target} PUBLIC ascend_sim)
+    target_compile_features(${target} PRIVATE cxx_std_17)
+    target_compile_options(${target} PRIVATE -Wall -Wextra)
+    set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
+endfunction()

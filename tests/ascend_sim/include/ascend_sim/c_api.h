@@ -1,0 +1,45 @@
+// Control of the simulator from tests (ctypes) and from an ACL stand-in. Strings stay valid until the next call that
+// returns the same string.
+#pragma once
+
+#include <cstdint>
+
+#include "ascend_sim/launch.h"
+
+extern "C" {
+
+// Global memory that kernels may touch; anything else is an error. `name` appears in messages. When `initialised` is
+// 0, bytes count as unwritten until a kernel writes them. A new allocation replaces those that it overlaps.
+void ascend_sim_register_gm(void* host, uint64_t bytes, const char* name, int32_t initialised);
+// The same for memory that kernels know by another address than the host's (`device_address`).
+void ascend_sim_register_gm_mapped(uint64_t device_address, void* host, uint64_t bytes, const char* name,
+                                   int32_t initialised);
+// Returns 1 when the allocation was known.
+int32_t ascend_sim_unregister_gm(const void* address);
+void ascend_sim_clear_gm(void);
+
+// Random block order and poison follow the seed. order: 0 random, 1 ascending, 2 descending.
+void ascend_sim_set_seed(uint64_t seed);
+void ascend_sim_set_block_order(int32_t order);
+// 1 (default): every edge between pipes must be explicit. 0: as if bisheng's auto-sync inserted the V-V and S edges.
+void ascend_sim_set_strict(int32_t strict);
+void ascend_sim_allow_scalar_gm_stores(int32_t allow);
+void ascend_sim_report_overflow(int32_t report);
+void ascend_sim_report_special_half(int32_t report);
+void ascend_sim_set_max_errors(uint64_t max_errors);
+void ascend_sim_set_max_calls(uint64_t max_calls);
+
+// Errors since the last clear: how many, and a JSON list of {kind, kernel, block, call, file, line, pipe, count, message}.
+uint64_t ascend_sim_error_count(void);
+const char* ascend_sim_errors_json(void);
+void ascend_sim_clear_errors(void);
+
+// JSON list of the counters of every launch since the last clear.
+const char* ascend_sim_counters_json(void);
+uint64_t ascend_sim_launch_count(void);
+void ascend_sim_clear_counters(void);
+
+// Forgets errors and counters, keeps allocations and switches.
+void ascend_sim_reset(void);
+
+}  // extern "C"

@@ -1,0 +1,81 @@
+// Flags, barriers, block indices, kernel type, cache control.
+#pragma once
+
+#include <cstdint>
+
+#include "ascend_sim/pool.h"
+#include "ascend_sim/tensor.h"
+
+namespace ascend_sim {
+
+int64_t BlockIndex();
+int64_t BlockCount();
+void SetKernelType(KernelType type);
+void SyncAllBlocks(const Call& call);
+int64_t SystemCycle();
+
+}  // namespace ascend_sim
+
+namespace AscendC {
+
+template <HardEvent E>
+void SetFlag(int32_t id, CallSite site = CallSite::Here()) {
+    ascend_sim::SetFlag(Call{"SetFlag", site}, E, id);
+}
+template <HardEvent E>
+void WaitFlag(int32_t id, CallSite site = CallSite::Here()) {
+    ascend_sim::WaitFlag(Call{"WaitFlag", site}, E, id);
+}
+
+template <pipe_t P>
+void PipeBarrier(CallSite site = CallSite::Here()) {
+    static_assert(P != PIPE_S, "PIPE_S is in order already; the device does not support a barrier on it");
+    ascend_sim::PipeBarrier(Call{"PipeBarrier", site}, P);
+}
+
+inline int64_t GetBlockIdx() {
+    return ascend_sim::BlockIndex();
+}
+inline int64_t GetBlockNum() {
+    return ascend_sim::BlockCount();
+}
+inline int64_t GetSubBlockIdx() {
+    return 0;
+}
+inline int64_t GetSubBlockNum() {
+    return 1;
+}
+inline int64_t GetTaskRation() {
+    return 1;
+}
+inline int64_t GetSystemCycle() {
+    return ascend_sim::SystemCycle();
+}
+
+inline void SyncAll(CallSite site = CallSite::Here()) {
+    ascend_sim::SyncAllBlocks(Call{"SyncAll", site});
+}
+
+template <class T, CacheLine Line, DcciDst Dst = DcciDst::CACHELINE_OUT>
+void DataCacheCleanAndInvalid(const GlobalTensor<T>& tensor, CallSite site = CallSite::Here()) {
+    ascend_sim::DataCacheCleanAndInvalidate(Call{"DataCacheCleanAndInvalid", site}, tensor.view().address,
+                                            Line == CacheLine::ENTIRE_DATA_CACHE);
+}
+
+// The scalar unit finishes its memory accesses first: in this model they are immediate.
+template <MemDsbT Scope>
+void DataSyncBarrier() {}
+
+inline void ICachePreLoad(const int64_t) {}
+
+}  // namespace AscendC
+
+// Named like the macros that the toolkit's pre-compile pass looks for.
+constexpr ascend_sim::KernelType KERNEL_TYPE_AIV_ONLY = ascend_sim::KernelType::AivOnly;
+constexpr ascend_sim::KernelType KERNEL_TYPE_MIX_AIV_1_0 = ascend_sim::KernelType::MixAiv10;
+inline void KERNEL_TASK_TYPE_DEFAULT(ascend_sim::KernelType type) {
+    ascend_sim::SetKernelType(type);
+}
+
+#define ASCEND_IS_AIV constexpr(true)
+#define ASCEND_IS_AIC constexpr(false)

@@ -1,0 +1,170 @@
+"""Build kernels against the device simulator and run them from Python. Everything it reports is simulated."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+
+
+def build(sources: Sequence[Path], build_dir: Path, include_dirs: Sequence[Path] = ()) -> Path:
+    """Compile Ascend C sources and the simulator with CMake, only what changed.
+
+    Args:
+        sources: kernel sources.
+        build_dir: CMake build folder, one per set of sources.
+        include_dirs: where the kernels' own headers are.
+
+    Returns:
+        The kernel library; the simulator library lies beside it.
+
+    Raises:
+        RuntimeError: with the compiler's output when the build fails.
+    """
+    configure = ["cmake", "-S", str(HERE), "-B", str(build_dir), f"-DPython3_EXECUTABLE={sys.executable}"]
+    if shutil.which("ninja") and not (build_dir / "CMakeCache.txt").exists():
+        configure += ["-G", "Ninja"]
+    configure.append("-DASCEND_SIM_KERNELS=" + ";".join(str(Path(s).resolve()) for s in sources))
+    configure.append("-DASCEND_SIM_KERNEL_INCLUDES=" + ";".join(str(Path(d).resolve()) for d in include_dirs))
+    for command in (configure, ["cmake", "--build", str(build_dir), "--parallel", "2"]):
+        result = subprocess.run(command, check=False, capture_output=True, text=True)
+        if result.returncode != 0:
+            raise RuntimeError(f"{' '.join(command)} failed:\n{result.stdout}\n{result.stderr}")
+    return build_dir / "libascend_kernels.so"
+
+
+@dataclass(frozen=True)
+class SimulatedError:
+    """One reported mistake; ``count`` is how often the same line made it."""
+
+    kind: str
+    kernel: str
+    block: int
+    call: str
+    file: str
+    line: int
+    pipe: str
+    count: int
+    message: str
+
+
+class KernelError(RuntimeError):
+    """A launch that the simulator found fault with."""
+
+    def __init__(self, errors: list[SimulatedError]) -> None:
+        super().__init__("\n".join(error.message for error in errors))
+        self.errors = errors
+
+
+class Simulator:
+    """One process-wide simulator and the kernels of one library."""
+
+    def __init__(self, kernel_library: Path) -> None:
+        # The simulator's own symbols are found through the kernels' dependency on it, so that several kernel
+        # libraries in one process share one simulator.
+        self._kernels = ctypes.CDLL(str(kernel_library))
+        self._sim = sim = self._kernels
+        sim.ascend_sim_errors_json.restype = ctypes.c_char_p
+        sim.ascend_sim_counters_json.restype = ctypes.c_char_p
+        sim.ascend_sim_error_count.restype = ctypes.c_uint64
+        sim.ascend_sim_launch_count.restype = ctypes.c_uint64
+        sim.ascend_sim_register_gm.argtypes = [
+            ctypes.c_void_p,
+            ctypes.c_uint64,
+            ctypes.c_char_p,
+            ctypes.c_int32,
+        ]
+        sim.ascend_sim_register_gm_mapped.argtypes = [ctypes.c_uint64, *sim.ascend_sim_register_gm.argtypes]
+        sim.ascend_sim_unregister_gm.argtypes = [ctypes.c_void_p]
+        for name in ("set_seed", "set_max_errors", "set_max_calls"):
+            getattr(sim, f"ascend_sim_{name}").argtypes = [ctypes.c_uint64]
+
+    def register(self, address: int, num_bytes: int, name: str, initialised: bool = True) -> None:
+        """Make host memory known as global memory; ``initialised=False``: unwritten until a kernel writes it."""
+        self._sim.ascend_sim_register_gm(address, num_bytes, name.encode(), int(initialised))
+
+    def unregister(self, address: int) -> None:
+        """Forget an allocation."""
+        self._sim.ascend_sim_unregister_gm(address)
+
+    def clear_memory(self) -> None:
+        """Forget all allocations."""
+        self._sim.ascend_sim_clear_gm()
+
+    def configure(
+        self,
+        *,
+        seed: int | None = None,
+        order: str | None = None,
+        strict: bool | None = None,
+        scalar_gm_stores: bool | None = None,
+        report_overflow: bool | None = None,
+        report_special_half: bool | None = None,
+        max_calls: int | None = None,
+    ) -> None:
+        """Set switches; what is None stays. ``order`` is random, ascending or descending."""
+        sim = self._sim
+        if seed is not None:
+            sim.ascend_sim_set_seed(seed)
+        if order is not None:
+            sim.ascend_sim_set_block_order(("random", "ascending", "descending").index(order))
+        if strict is not None:
+            sim.ascend_sim_set_strict(int(strict))
+        if scalar_gm_stores is not None:
+            sim.ascend_sim_allow_scalar_gm_stores(int(scalar_gm_stores))
+        if report_overflow is not None:
+            sim.ascend_sim_report_overflow(int(report_overflow))
+        if report_special_half is not None:
+            sim.ascend_sim_report_special_half(int(report_special_half))
+        if max_calls is not None:
+            sim.ascend_sim_set_max_calls(max_calls)
+
+    def launch(self, kernel: str, block_dim: int, *args: Any) -> int:
+        """Run a kernel over ``block_dim`` blocks and return its status: 0, or 1 when it made mistakes.
+
+        Arguments: ints are passed as 64-bit values (pointers and integer scalars), ctypes values as they are,
+        ctypes structures by reference (the stub copies them).
+        """
+        converted: list[Any] = []
+        for value in args:
+            if isinstance(value, ctypes.Structure):
+                converted.append(ctypes.byref(value))
+            elif isinstance(value, bool):
+                converted.append(ctypes.c_bool(value))
+            elif isinstance(value, int):
+                converted.append(ctypes.c_int64(value))
+            else:
+                converted.append(value)
+        function = getattr(self._kernels, f"aclrtlaunch_{kernel}")
+        function.restype = ctypes.c_uint32
+        return int(function(ctypes.c_uint32(block_dim), None, *converted))
+
+    def run(self, kernel: str, block_dim: int, *args: Any) -> None:
+        """Launch and raise KernelError when the kernel made mistakes."""
+        self.clear_errors()
+        if self.launch(kernel, block_dim, *args) != 0:
+            raise KernelError(self.errors())
+
+    def errors(self) -> list[SimulatedError]:
+        """Return what has been reported since the last clear."""
+        return [SimulatedError(**error) for error in json.loads(self._sim.ascend_sim_errors_json())]
+
+    def clear_errors(self) -> None:
+        """Forget reported errors."""
+        self._sim.ascend_sim_clear_errors()
+
+    def counters(self) -> list[dict[str, Any]]:
+        """Return the counters of every launch since the last clear."""
+        return json.loads(self._sim.ascend_sim_counters_json())
+
+    def clear_counters(self) -> None:
+        """Forget counters."""
+        self._sim.ascend_sim_clear_counters()

@@ -1,0 +1,125 @@
+#include "block.h"
+
+#include <cstring>
+
+#include "config.h"
+#include "gm.h"
+#include "report.h"
+
+namespace ascend_sim {
+
+namespace {
+
+Block g_block;
+alignas(64) uint8_t g_ub[kUbBytes];
+ByteState g_states[kUbBytes];
+bool g_ub_cleared = false;
+
+const Call kExit{"kernel exit", CallSite{"", 0}};
+
+}  // namespace
+
+Block& CurrentBlock() {
+    return g_block;
+}
+
+Config& GlobalConfig() {
+    static Config config;
+    return config;
+}
+
+uint8_t* UbMemory() {
+    return g_ub;
+}
+
+ByteState* UbStates() {
+    return g_states;
+}
+
+void Block::Begin(const char* kernel_name, int64_t block_index, int64_t block_count, uint64_t poison_seed) {
+    kernel = kernel_name;
+    running = true;
+    index = block_index;
+    count = block_count;
+    type = KernelType::Unset;
+    time.Reset();
+    for (auto& calls : log) {
+        calls.assign(1, Call{nullptr, CallSite{"", 0}});
+    }
+    const uint32_t dirty = g_ub_cleared ? ub_touched : kUbBytes;
+    g_ub_cleared = true;
+    // 0x81..0xff: as an index or a length such a byte leads far out of range.
+    std::memset(g_ub, static_cast<int>(0x81 + poison_seed % 0x7f), dirty);
+    std::memset(g_states, static_cast<int>(ByteState::Unwritten), dirty);
+    std::fill(cells.begin(), cells.begin() + (dirty + kUbBlock - 1) / kUbBlock, UbCell{});
+    ub_touched = 0;
+    for (auto& row : flags) {
+        for (Flag& flag : row) {
+            flag.set = false;
+        }
+    }
+    std::memset(reserved_ids, 0, sizeof(reserved_ids));
+    buffers.clear();
+    pool_bytes = 0;
+    pipe_alive = pipe_made = work_started = false;
+    mask_counter = false;
+    mask[0] = mask[1] = ~uint64_t{0};
+    atomic = 0;
+    clean_lines.clear();
+    clean_all = 0;
+    dirty_lines.clear();
+    calls_made = 0;
+    counters = Counters{};
+}
+
+void Block::NoteCall(const Call& call) {
+    if (++calls_made > GlobalConfig().max_calls) {
+        Fail(call, Pipe::S, "hang", "the block made more than %llu simulated calls; expected it to end",
+             static_cast<unsigned long long>(GlobalConfig().max_calls));
+    }
+}
+
+void Block::Finish() {
+    for (int event = 0; event < kEvents; ++event) {
+        for (int id = 0; id < kEventIds; ++id) {
+            if (flags[event][id].set) {
+                Complain(flags[event][id].call, Pipe::S, "flag.unbalanced",
+                         "SetFlag<%s>(%d) was never waited for; expected a WaitFlag before the kernel ends, the flag "
+                         "leaks into the next kernel",
+                         EventName(static_cast<Event>(event)), id);
+            }
+        }
+    }
+    for (size_t i = 0; i < buffers.size(); ++i) {
+        if (buffers[i].queued && buffers[i].state != BufferState::Free) {
+            Complain(kExit, Pipe::S, "queue.not_freed",
+                     "queue buffer %zu (UB 0x%05x) is still %s; expected FreeTensor before the kernel ends", i,
+                     buffers[i].address,
+                     buffers[i].state == BufferState::Enqueued ? "enqueued" : "held by the kernel");
+        }
+    }
+    if (mask_counter || mask[0] != ~uint64_t{0} || mask[1] != ~uint64_t{0}) {
+        Complain(mask_call, Pipe::S, "mask.leak",
+                 "the vector mask is not back to normal mode with all lanes at kernel end; expected SetMaskNorm and "
+                 "ResetMask");
+    }
+    if (atomic != 0) {
+        Complain(atomic_call, Pipe::S, "atomic.leak",
+                 "an atomic mode is still on at kernel end; expected SetAtomicNone after the copies");
+    }
+    FinishScalarStores();
+    running = false;
+}
+
+std::string LoggedCall(Pipe pipe, uint32_t number) {
+    const auto& calls = g_block.log[Timeline::Index(pipe)];
+    return number < calls.size() ? Where(calls[number]) : "an earlier call";
+}
+
+void NoteNop(const Call& call, Pipe pipe) {
+    (void)pipe;
+    g_block.NoteCall(call);
+    ++g_block.counters.nops;
+}
+
+}  // namespace ascend_sim

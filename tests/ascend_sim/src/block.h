@@ -1,0 +1,95 @@
+// State of the block that is running. Blocks run one after another, so there is exactly one.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "ascend_sim/instruction.h"
+#include "ascend_sim/pool.h"
+#include "clock.h"
+#include "counters.h"
+
+namespace ascend_sim {
+
+// Hazard state of one 32-byte block of UB: its last writer, and the last reader of each pipe since then.
+struct UbCell {
+    uint32_t write = 0;
+    uint32_t read[kPipes] = {0, 0, 0, 0};
+    Pipe writer = Pipe::S;
+};
+
+struct Flag {
+    bool set = false;
+    Clock clock;
+    Call call{};
+};
+
+constexpr int kEvents = 13;
+constexpr int kEventIds = 8;
+constexpr uint32_t kUbBlock = 32;      // bytes
+constexpr uint64_t kCacheLine = 64;    // bytes
+
+enum class BufferState : uint8_t { Free, Occupied, Enqueued, Dequeued };
+
+struct PoolBuffer {
+    uint32_t address = 0;
+    uint32_t bytes = 0;
+    bool queued = false;  // belongs to a TQue, not to a TBuf
+    BufferState state = BufferState::Free;
+    int enqueue_event = -1;
+    int free_event = -1;
+    Event free_kind = Event{};
+};
+
+struct Block {
+    const char* kernel = "";
+    bool running = false;
+    int64_t index = 0;
+    int64_t count = 0;
+    KernelType type = KernelType::Unset;
+
+    Timeline time;
+    std::vector<Call> log[kPipes];  // what instruction number n of a pipe was; S: the last access of epoch n
+    std::array<UbCell, kUbBytes / kUbBlock> cells;
+    uint32_t ub_touched = 0;  // bytes from the start of UB that need clearing for the next block
+
+    Flag flags[kEvents][kEventIds];
+    uint8_t reserved_ids[kEvents] = {};
+
+    std::vector<PoolBuffer> buffers;
+    uint32_t pool_bytes = 0;
+    bool pipe_alive = false;
+    bool pipe_made = false;
+    bool work_started = false;
+
+    bool mask_counter = false;
+    uint64_t mask[2] = {~uint64_t{0}, ~uint64_t{0}};
+    Call mask_call{};
+    int atomic = 0;
+    Call atomic_call{};
+
+    std::unordered_map<uint64_t, uint32_t> clean_lines;  // cache line -> last MTE3 instruction it is fresh after
+    uint32_t clean_all = 0;
+    std::unordered_map<uint64_t, Call> dirty_lines;
+
+    uint64_t calls_made = 0;
+    Counters counters;
+
+    void Begin(const char* kernel_name, int64_t block_index, int64_t block_count, uint64_t poison_seed);
+    // Checks what a kernel must have tidied up. Never throws.
+    void Finish();
+    void NoteCall(const Call& call);
+};
+
+Block& CurrentBlock();
+
+// The call that made instruction `number` of `pipe`, for messages.
+std::string LoggedCall(Pipe pipe, uint32_t number);
+
+// Order checks of one UB access; false in *ordered means an error was reported.
+void CheckUbOrder(const Call& call, Pipe pipe, const char* operand, const Ranges& ranges, bool write);
+void RecordUb(Pipe pipe, uint32_t number, const Ranges& ranges, bool write);
+
+}  // namespace ascend_sim

@@ -1,0 +1,47 @@
+// What a launch did, for benches and for tests that bound it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ascend_sim/runtime.h"
+
+namespace ascend_sim {
+
+struct Counters {
+    uint64_t calls[kPipes] = {0, 0, 0, 0};     // instructions given to each pipe; S: UB and GM accesses
+    uint64_t elements[kPipes] = {0, 0, 0, 0};  // vector elements; copies: bytes of global memory moved
+    double cycles[kPipes] = {0, 0, 0, 0};      // estimate from peak rates, never measured
+    uint64_t ub_scalar_reads = 0;
+    uint64_t ub_scalar_writes = 0;
+    uint64_t gm_scalar_reads = 0;
+    uint64_t gm_scalar_writes = 0;
+    uint64_t flags_set = 0;
+    uint64_t flags_waited = 0;
+    uint64_t barriers = 0;
+    uint64_t nops = 0;
+    uint32_t ub_peak_bytes = 0;
+
+    void Add(const Counters& other);
+    uint64_t gm_bytes() const { return elements[2] + elements[3]; }
+    std::string Fields() const;  // JSON members without the braces
+};
+
+struct GmTraffic {
+    uint64_t read_bytes = 0;
+    uint64_t written_bytes = 0;
+};
+
+struct LaunchCounters {
+    std::string kernel;
+    uint32_t blocks = 0;
+    Counters total;
+    std::vector<Counters> per_block;
+    std::map<std::string, GmTraffic> traffic;  // by allocation name
+
+    std::string ToJson() const;
+};
+
+}  // namespace ascend_sim

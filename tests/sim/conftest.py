@@ -1,0 +1,40 @@
+"""Fixtures of the simulator's own tests: one library with every kernel of tests/sim/kernels."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "ascend_sim"))
+
+from simulator import Simulator, build  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def _loaded() -> Simulator:
+    sources = sorted((HERE / "kernels").glob("*.cpp"))
+    return Simulator(build(sources, ROOT / "build" / "sim_own_tests"))
+
+
+@pytest.fixture
+def sim(_loaded: Simulator) -> Iterator[Simulator]:
+    """The simulator with default switches, no memory and no errors; left the same way."""
+    _loaded.clear_memory()
+    _loaded.clear_errors()
+    _loaded.clear_counters()
+    yield _loaded
+    _loaded.clear_memory()
+    _loaded.configure(
+        seed=1,
+        order="random",
+        strict=True,
+        scalar_gm_stores=False,
+        report_overflow=True,
+        report_special_half=True,
+        max_calls=200_000_000,
+    )
