@@ -250,12 +250,8 @@ extern "C" uint32_t aclrtlaunch_{kernel.name}(uint32_t blockDim, void* stream{ho
 def main(argv: list[str]) -> int:
     """Entry point: write headers and the stub source to ``--out``."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--out", type=Path, required=True, help="folder for aclrtlaunch_*.h and launch_stubs.cpp"
-    )
-    parser.add_argument(
-        "--include-dir", type=Path, action="append", default=[], help="where index headers are"
-    )
+    parser.add_argument("--out", type=Path, required=True, help="folder for aclrtlaunch_*.h and launch_stubs.cpp")
+    parser.add_argument("--include-dir", type=Path, action="append", default=[], help="where index headers are")
     parser.add_argument("sources", type=Path, nargs="+")
     options = parser.parse_args(argv)
     kernels: list[Kernel] = []

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ascend_sim.simulator import Simulator, build
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "ascend_sim"))
-
-from simulator import Simulator, build  # noqa: E402
 
 
 @pytest.fixture(scope="session")

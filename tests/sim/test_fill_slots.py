@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-from simulator import Simulator
+from ascend_sim.simulator import Simulator
 
 
 @pytest.mark.parametrize("order", ["ascending", "descending", "random"])
