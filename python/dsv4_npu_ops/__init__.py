@@ -3,7 +3,22 @@
 import torch  # noqa: F401  (its libraries must be loaded before the extension)
 
 from dsv4_npu_ops._C import version as __version__
-from dsv4_npu_ops.cache import KVLayout, OutCacheLoc, RequestTables
-from dsv4_npu_ops.ops import rope_gather
+from dsv4_npu_ops.cache import CompressMetadata, KVLayout, OutCacheLoc, RequestTables
+from dsv4_npu_ops.ops import (
+    build_compress_metadata_decode,
+    build_compress_metadata_prefill,
+    build_compress_metadata_verify,
+    rope_gather,
+)
 
-__all__ = ["KVLayout", "OutCacheLoc", "RequestTables", "__version__", "rope_gather"]
+__all__ = [
+    "CompressMetadata",
+    "KVLayout",
+    "OutCacheLoc",
+    "RequestTables",
+    "__version__",
+    "build_compress_metadata_decode",
+    "build_compress_metadata_prefill",
+    "build_compress_metadata_verify",
+    "rope_gather",
+]

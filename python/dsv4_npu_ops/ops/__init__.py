@@ -1,6 +1,16 @@
 """Thin wrappers, one module an op; each names the C++ op that does the work."""
 
 from dsv4_npu_ops import _C  # noqa: F401  (loading it registers torch.ops.dsv4_npu_ops)
+from dsv4_npu_ops.ops.compress_metadata import (
+    build_compress_metadata_decode,
+    build_compress_metadata_prefill,
+    build_compress_metadata_verify,
+)
 from dsv4_npu_ops.ops.rope_gather import rope_gather
 
-__all__ = ["rope_gather"]
+__all__ = [
+    "build_compress_metadata_decode",
+    "build_compress_metadata_prefill",
+    "build_compress_metadata_verify",
+    "rope_gather",
+]

@@ -1,0 +1,95 @@
+"""What the attention and compressor kernels need to know about a step (docs/spec.md, compress metadata)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dsv4_npu_ops.cache.layout import RAW_TOKENS_PER_SLOT, KVLayout
+
+PAGE_TABLE_POOLS: tuple[str, ...] = ("swa", "c4", "c128", "c4_state", "c128_state")
+"""Pools that have a page table, in the order of the metadata's outputs."""
+
+
+def group_capacity(num_tokens: int, num_rows: int, ratio: int) -> int:
+    """Entries of a dense per-group output: ``max(1, min(T, T // ratio + B))``."""
+    return max(1, min(num_tokens, num_tokens // ratio + num_rows))
+
+
+def page_columns(max_seq_len: int, pool: str, page_size: int) -> int:
+    """Columns that the page table of ``pool`` needs for requests of ``max_seq_len`` raw tokens; at least 1."""
+    return max(1, -(-(max_seq_len // RAW_TOKENS_PER_SLOT[pool]) // page_size))
+
+
+@dataclass(slots=True)
+class CompressMetadata:
+    """One step, as attention and compressor see it; B rows, T tokens, on the tables' device.
+
+    ``positions_c4``, ``positions_c128``: int64 ``[cap]``, first raw position of every completed group, dense in batch
+    order, then 0; ``c4_loc``, ``c128_loc``: int32 ``[cap]``, their slots, then 0. cap: ``group_capacity(T, B, ratio)``.
+    ``start_pos``, ``seqused``, ``kv_lens``: int32 ``[B]``, tokens before the step, new ones, and their sum; padding
+    rows 0, 0 and 1. ``cu_seqlens``: int32 ``[B + 1]``, where each row's tokens lie. ``positions``: int64 ``[T]``.
+    ``*_page_table``: int32 ``[B, columns]`` pages; -1 (swa, c4, c128) or 0 (states) where there is none.
+    A pool that does not exist has 0 slots and 0 columns.
+
+    Source: docs/spec.md, compress metadata.
+    """
+
+    positions_c4: Tensor
+    positions_c128: Tensor
+    c4_loc: Tensor
+    c128_loc: Tensor
+    start_pos: Tensor
+    seqused: Tensor
+    cu_seqlens: Tensor
+    positions: Tensor
+    kv_lens: Tensor
+    swa_page_table: Tensor
+    c4_page_table: Tensor
+    c128_page_table: Tensor
+    c4_state_page_table: Tensor
+    c128_state_page_table: Tensor
+
+    @classmethod
+    def empty(
+        cls, layout: KVLayout, num_rows: int, num_tokens: int, max_seq_len: int | None = None
+    ) -> CompressMetadata:
+        """Uninitialised buffers for the ``out=`` form.
+
+        Args:
+            layout: pools, page size and device.
+            num_rows: B, padding rows included.
+            num_tokens: T, the most tokens a step has.
+            max_seq_len: raw tokens that the page tables cover; default the layout's ``max_context_len``.
+
+        Raises:
+            ValueError: a negative number.
+        """
+        if num_rows < 0 or num_tokens < 0 or (max_seq_len is not None and max_seq_len < 0):
+            raise ValueError(
+                f"CompressMetadata.empty: num_rows, num_tokens and max_seq_len are {num_rows}, {num_tokens} and "
+                f"{max_seq_len}, expected at least 0"
+            )
+        length = layout.max_context_len if max_seq_len is None else max_seq_len
+        c4_groups, c128_groups = (group_capacity(num_tokens, num_rows, ratio) for ratio in (4, 128))
+
+        def buffer(*shape: int, dtype: torch.dtype = torch.int32) -> Tensor:
+            return torch.empty(shape, dtype=dtype, device=layout.device)
+
+        return cls(
+            buffer(c4_groups, dtype=torch.int64),
+            buffer(c128_groups, dtype=torch.int64),
+            buffer(c4_groups if layout.has_pool("c4") else 0),
+            buffer(c128_groups if layout.has_pool("c128") else 0),
+            buffer(num_rows),
+            buffer(num_rows),
+            buffer(num_rows + 1),
+            buffer(num_tokens, dtype=torch.int64),
+            buffer(num_rows),
+            *(
+                buffer(num_rows, page_columns(length, pool, layout.page_size) if layout.has_pool(pool) else 0)
+                for pool in PAGE_TABLE_POOLS
+            ),
+        )

@@ -1,0 +1,42 @@
+"""Sizes of a step from host lengths: fake kernel of ``torch.ops.dsv4_npu_ops.step_sizes`` and the forms of a step."""
+
+import torch
+from torch import Tensor
+
+import dsv4_npu_ops._C  # noqa: F401  (loading it registers torch.ops.dsv4_npu_ops)
+
+FORM_PREFILL = 0
+FORM_DECODE = 1
+FORM_VERIFY = 2
+FORM_VERIFY_RAGGED = 3
+
+step_sizes = torch.ops.dsv4_npu_ops.step_sizes.default
+"""``(seq_lens, prefix_lens, num_draft_tokens, form, width) -> (num_tokens, c4_groups, c128_groups)`` of a step.
+
+Lengths are host tensors ``[B]`` of int32 or int64. Raises ValueError for negative or decreasing lengths.
+"""
+
+
+@torch.library.register_fake("dsv4_npu_ops::step_sizes")
+def _(
+    seq_lens: Tensor, prefix_lens: Tensor | None, num_draft_tokens: Tensor | None, form: int, width: int
+) -> tuple[torch.SymInt, torch.SymInt, torch.SymInt]:
+    context = torch.library.get_ctx()
+    return context.new_dynamic_size(), context.new_dynamic_size(), context.new_dynamic_size()
+
+
+def host_num_tokens(
+    name: str, seq_lens: Tensor, prefix_lens: Tensor | None, num_draft_tokens: Tensor | None, form: int, width: int
+) -> int:
+    """Tokens of a step whose ``num_tokens`` was not given: known from the shape, or read from host tensors.
+
+    Raises:
+        ValueError: the lengths are on a device, where they are never read back.
+    """
+    if form == FORM_DECODE:
+        return seq_lens.shape[0]
+    if form == FORM_VERIFY:
+        return seq_lens.shape[0] * max(0, width)
+    if not seq_lens.is_cpu:
+        raise ValueError(f"{name}: num_tokens is None, expected a number: lengths on {seq_lens.device} are not read")
+    return step_sizes(seq_lens, prefix_lens, num_draft_tokens, form, width)[0]
