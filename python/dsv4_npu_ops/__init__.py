@@ -4,21 +4,30 @@ import torch  # noqa: F401  (its libraries must be loaded before the extension)
 
 from dsv4_npu_ops._C import version as __version__
 from dsv4_npu_ops.cache import CompressMetadata, KVLayout, OutCacheLoc, RequestTables
+from dsv4_npu_ops.graph_capture import graph_capture
 from dsv4_npu_ops.ops import (
+    apply_rotary,
     build_compress_metadata_decode,
     build_compress_metadata_prefill,
     build_compress_metadata_verify,
+    build_rope_tables,
     rope_gather,
 )
+from dsv4_npu_ops.rope import RopeCache, build_freqs_cis
 
 __all__ = [
     "CompressMetadata",
     "KVLayout",
     "OutCacheLoc",
     "RequestTables",
+    "RopeCache",
     "__version__",
+    "apply_rotary",
     "build_compress_metadata_decode",
     "build_compress_metadata_prefill",
     "build_compress_metadata_verify",
+    "build_freqs_cis",
+    "build_rope_tables",
+    "graph_capture",
     "rope_gather",
 ]

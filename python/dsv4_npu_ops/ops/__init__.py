@@ -1,16 +1,20 @@
 """Thin wrappers, one module an op; each names the C++ op that does the work."""
 
 from dsv4_npu_ops import _C  # noqa: F401  (loading it registers torch.ops.dsv4_npu_ops)
+from dsv4_npu_ops.ops.apply_rotary import apply_rotary
 from dsv4_npu_ops.ops.compress_metadata import (
     build_compress_metadata_decode,
     build_compress_metadata_prefill,
     build_compress_metadata_verify,
 )
 from dsv4_npu_ops.ops.rope_gather import rope_gather
+from dsv4_npu_ops.ops.rope_tables import build_rope_tables
 
 __all__ = [
+    "apply_rotary",
     "build_compress_metadata_decode",
     "build_compress_metadata_prefill",
     "build_compress_metadata_verify",
+    "build_rope_tables",
     "rope_gather",
 ]

@@ -1,0 +1,52 @@
+#include <ATen/Parallel.h>
+#include <c10/util/complex.h>
+#include <torch/library.h>
+
+#include "ops/rope_tables/rope_tables.h"
+#include "torch/rope_dtype.h"
+
+namespace dsv4 {
+namespace {
+
+// Pairs below which a second thread costs more than it converts.
+constexpr int64_t kPairsPerThread = 1 << 18;
+
+// freqs: (real, imaginary) floats of [max_pos, D / 2]; cos, sin: [max_pos, D].
+template <typename out_t>
+void fill_tables(const float* freqs, out_t* cos, out_t* sin, const RopeTablesParams& p) {
+    const int64_t rows_per_thread = 1 + kPairsPerThread / (p.num_pairs + 1);
+    at::parallel_for(0, p.max_pos, rows_per_thread, [&](int64_t begin, int64_t end) {
+        for (int64_t position = begin; position < end; ++position) {
+            for (int64_t pair = 0; pair < p.num_pairs; ++pair) {
+                const int64_t from = rope_tables_real_offset_elems(position, pair, p);
+                const int64_t to = rope_tables_pair_offset_elems(position, pair, p);
+                cos[to] = cos[to + 1] = static_cast<out_t>(freqs[from]);
+                sin[to] = sin[to + 1] = static_cast<out_t>(freqs[from + 1]);
+            }
+        }
+    });
+}
+
+void rope_tables_out_cpu(const at::Tensor& freqs_cis, const at::Tensor& cos_out, const at::Tensor& sin_out) {
+    const RopeTablesParams p = check_rope_tables(freqs_cis, cos_out, sin_out);
+    const auto* freqs = reinterpret_cast<const float*>(freqs_cis.const_data_ptr<c10::complex<float>>());
+    visit_rope_dtype(cos_out.scalar_type(), [&](auto element) {
+        using out_t = decltype(element);
+        fill_tables(freqs, cos_out.mutable_data_ptr<out_t>(), sin_out.mutable_data_ptr<out_t>(), p);
+    });
+}
+
+std::tuple<at::Tensor, at::Tensor> rope_tables_cpu(const at::Tensor& freqs_cis, at::ScalarType dtype) {
+    auto [cos_out, sin_out] = empty_rope_tables(freqs_cis, dtype);
+    rope_tables_out_cpu(freqs_cis, cos_out, sin_out);
+    return {std::move(cos_out), std::move(sin_out)};
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(dsv4_npu_ops, CPU, m) {
+    m.impl("rope_tables", &rope_tables_cpu);
+    m.impl("rope_tables.out", &rope_tables_out_cpu);
+}
+
+}  // namespace dsv4
