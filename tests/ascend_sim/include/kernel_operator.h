@@ -3,11 +3,15 @@
 #pragma once
 
 #include "ascend_sim/cast.h"
+#include "ascend_sim/compare_select.h"
+#include "ascend_sim/composite.h"
 #include "ascend_sim/create_index.h"
 #include "ascend_sim/data_copy.h"
 #include "ascend_sim/duplicate.h"
 #include "ascend_sim/float16.h"
+#include "ascend_sim/gather.h"
 #include "ascend_sim/mask.h"
+#include "ascend_sim/reduce.h"
 #include "ascend_sim/scalar.h"
 #include "ascend_sim/sync.h"
 #include "ascend_sim/tensor.h"

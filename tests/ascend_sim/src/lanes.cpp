@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ascend_sim/compare_select.h"
 #include "block.h"
 #include "config.h"
 #include "report.h"
@@ -189,6 +190,22 @@ void LaneOp::AddStrided(Operand& operand) {
     }
 }
 
+void LaneOp::AlsoRead(const char* operand, const UbView& view, uint32_t bytes) {
+    instruction_.ReadUb(operand, view, Ranges{view.address, bytes, 1, 0});
+    if (WorstUb(view.address, bytes) != ByteState::Defined) {
+        Complain(call(), Pipe::V, "read.unwritten",
+                 "%s has undefined bytes among UB 0x%05x..0x%05x, which decide the result; expected defined bytes",
+                 operand, view.address, view.address + bytes);
+    }
+}
+
+void CheckBits(const Call& call, const char* operand, const UbView& view, uint64_t lanes) {
+    if ((lanes + 7) / 8 > view.bytes) {
+        Fail(call, Pipe::V, "bounds.ub", "%s needs %llu bytes for one bit per element; expected at most its %u bytes",
+             operand, static_cast<unsigned long long>((lanes + 7) / 8), view.bytes);
+    }
+}
+
 void LaneOp::CheckOverlap() const {
     for (int d = 0; d < operand_count_; ++d) {
         const Operand& dst = operands_[d];
@@ -220,16 +237,16 @@ void LaneOp::Propagate() {
         if (!dst.write) {
             continue;
         }
-        const Operand* sources[2] = {nullptr, nullptr};
+        const Operand* sources[kMaxOperands] = {};
         bool contiguous = dst.packed.empty();
         int found = 0;
-        for (int s = 0; s < operand_count_ && found < 2; ++s) {
+        for (int s = 0; s < operand_count_; ++s) {
             if (!operands_[s].write) {
                 sources[found++] = &operands_[s];
                 contiguous = contiguous && operands_[s].packed.empty();
             }
         }
-        if (contiguous) {
+        if (contiguous && found <= 2) {
             const auto run = [](const Operand* source) {
                 return source == nullptr ? LaneRun{0, 0} : LaneRun{source->view.address, source->lane_bytes};
             };

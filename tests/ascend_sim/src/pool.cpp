@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ascend_sim/composite.h"
 #include "block.h"
 #include "config.h"
 #include "report.h"
@@ -199,6 +200,19 @@ void QueueFree(const Call& call, uint32_t first, uint32_t count, uint32_t index,
     buffer.free_event = AllocateEventId(call, event);
     buffer.free_kind = event;
     SetFlag(call, event, buffer.free_event);
+}
+
+UbView UnclaimedUb() {
+    const uint32_t claimed = CurrentBlock().pool_bytes;
+    return UbView{claimed, static_cast<uint32_t>(kPoolBytes) - claimed, kNoBuffer, AscendC::TPosition::VECCALC};
+}
+
+bool WorkStarted() {
+    return CurrentBlock().work_started;
+}
+
+void SetWorkStarted(bool started) {
+    CurrentBlock().work_started = started;
 }
 
 bool BufferIdle(uint32_t first, uint32_t count) {

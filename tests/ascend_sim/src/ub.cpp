@@ -39,20 +39,18 @@ bool OrderedAfter(const Block& now, Pipe pipe, Pipe earlier, uint32_t number) {
 bool CheckCell(const Call& call, Pipe pipe, const char* operand, uint32_t block, bool write) {
     const Block& now = CurrentBlock();
     const UbCell& cell = now.cells[block];
-    if (cell.write != 0 && !OrderedAfter(now, pipe, cell.writer, cell.write)) {
-        ComplainOrder(call, pipe, write ? "order.waw" : "order.raw", operand, block, "writes",
-                      write ? "overwrites" : "reads", cell.writer, cell.write);
-        return false;
-    }
-    if (!write) {
-        return true;
-    }
-    for (int reader = 0; reader < kPipes; ++reader) {
+    // A reader since the last write says more than that write does.
+    for (int reader = 0; write && reader < kPipes; ++reader) {
         if (cell.read[reader] != 0 && !OrderedAfter(now, pipe, static_cast<Pipe>(reader), cell.read[reader])) {
             ComplainOrder(call, pipe, "order.war", operand, block, "reads", "overwrites", static_cast<Pipe>(reader),
                           cell.read[reader]);
             return false;
         }
+    }
+    if (cell.write != 0 && !OrderedAfter(now, pipe, cell.writer, cell.write)) {
+        ComplainOrder(call, pipe, write ? "order.waw" : "order.raw", operand, block, "writes",
+                      write ? "overwrites" : "reads", cell.writer, cell.write);
+        return false;
     }
     return true;
 }

@@ -52,6 +52,9 @@ public:
         return static_cast<T*>(Add(operand, tensor.view(), sizeof(T), stride, true));
     }
 
+    // A further source that is not read lane by lane, and must be defined.
+    void AlsoRead(const char* operand, const UbView& view, uint32_t bytes);
+
     void Issue(double per_cycle);
     void Finish();
 

@@ -15,6 +15,19 @@ using ascend_sim::Call;
 using ascend_sim::CallSite;
 
 template <class T>
+class LocalTensor;
+
+// What `a + b`, `a - b` or `a * b` of tensors means until it is assigned.
+template <class T>
+struct TensorExpression {
+    char op;
+    const LocalTensor<T>& left;
+    const LocalTensor<T>& right;
+
+    void StoreTo(const LocalTensor<T>& dst) const;
+};
+
+template <class T>
 class LocalTensor {
     static_assert(sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8, "no such element size");
 
@@ -39,6 +52,11 @@ public:
 
     LocalTensor() = default;
     explicit LocalTensor(const ascend_sim::UbView& view) : view_(view) {}
+
+    void operator=(const TensorExpression<T>& expression) { expression.StoreTo(*this); }
+    TensorExpression<T> operator+(const LocalTensor& other) const { return {'+', *this, other}; }
+    TensorExpression<T> operator-(const LocalTensor& other) const { return {'-', *this, other}; }
+    TensorExpression<T> operator*(const LocalTensor& other) const { return {'*', *this, other}; }
 
     T GetValue(const uint32_t index, CallSite site = CallSite::Here()) const {
         const Call call{"LocalTensor::GetValue", site};

@@ -266,8 +266,13 @@ private:
     bool alive_ = false;
 };
 
-TPipe* GetTPipePtr();
-
 }  // namespace AscendC
 
+// The living TPipe.
+AscendC::TPipe* GetTPipePtr();
 
+namespace AscendC {
+
+using ::GetTPipePtr;
+
+}  // namespace AscendC
