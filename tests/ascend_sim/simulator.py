@@ -70,8 +70,8 @@ class Simulator:
     def __init__(self, kernel_library: Path) -> None:
         # The simulator's own symbols are found through the kernels' dependency on it, so that several kernel
         # libraries in one process share one simulator.
-        self._kernels = ctypes.CDLL(str(kernel_library))
-        self._sim = sim = self._kernels
+        self.library = ctypes.CDLL(str(kernel_library))
+        sim = self.library
         sim.ascend_sim_errors_json.restype = ctypes.c_char_p
         sim.ascend_sim_counters_json.restype = ctypes.c_char_p
         sim.ascend_sim_error_count.restype = ctypes.c_uint64
@@ -89,15 +89,19 @@ class Simulator:
 
     def register(self, address: int, num_bytes: int, name: str, initialised: bool = True) -> None:
         """Make host memory known as global memory; ``initialised=False``: unwritten until a kernel writes it."""
-        self._sim.ascend_sim_register_gm(address, num_bytes, name.encode(), int(initialised))
+        self.library.ascend_sim_register_gm(address, num_bytes, name.encode(), int(initialised))
+
+    def register_mapped(self, device_address: int, host: int, num_bytes: int, name: str) -> None:
+        """Make host memory known under the address that kernels are given."""
+        self.library.ascend_sim_register_gm_mapped(device_address, host, num_bytes, name.encode(), 1)
 
     def unregister(self, address: int) -> None:
         """Forget an allocation."""
-        self._sim.ascend_sim_unregister_gm(address)
+        self.library.ascend_sim_unregister_gm(address)
 
     def clear_memory(self) -> None:
         """Forget all allocations."""
-        self._sim.ascend_sim_clear_gm()
+        self.library.ascend_sim_clear_gm()
 
     def configure(
         self,
@@ -111,7 +115,7 @@ class Simulator:
         max_calls: int | None = None,
     ) -> None:
         """Set switches; what is None stays. ``order`` is random, ascending or descending."""
-        sim = self._sim
+        sim = self.library
         if seed is not None:
             sim.ascend_sim_set_seed(seed)
         if order is not None:
@@ -143,7 +147,7 @@ class Simulator:
                 converted.append(ctypes.c_int64(value))
             else:
                 converted.append(value)
-        function = getattr(self._kernels, f"aclrtlaunch_{kernel}")
+        function = getattr(self.library, f"aclrtlaunch_{kernel}")
         function.restype = ctypes.c_uint32
         return int(function(ctypes.c_uint32(block_dim), None, *converted))
 
@@ -155,16 +159,16 @@ class Simulator:
 
     def errors(self) -> list[SimulatedError]:
         """Return what has been reported since the last clear."""
-        return [SimulatedError(**error) for error in json.loads(self._sim.ascend_sim_errors_json())]
+        return [SimulatedError(**error) for error in json.loads(self.library.ascend_sim_errors_json())]
 
     def clear_errors(self) -> None:
         """Forget reported errors."""
-        self._sim.ascend_sim_clear_errors()
+        self.library.ascend_sim_clear_errors()
 
     def counters(self) -> list[dict[str, Any]]:
         """Return the counters of every launch since the last clear."""
-        return json.loads(self._sim.ascend_sim_counters_json())
+        return json.loads(self.library.ascend_sim_counters_json())
 
     def clear_counters(self) -> None:
         """Forget counters."""
-        self._sim.ascend_sim_clear_counters()
+        self.library.ascend_sim_clear_counters()
