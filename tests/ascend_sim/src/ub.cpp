@@ -94,15 +94,24 @@ void RecordUb(Pipe pipe, uint32_t number, const Ranges& ranges, bool write) {
     }
 }
 
+static_assert(static_cast<int>(ByteState::Defined) == 0, "WorstUb looks for bits");
+
 void MarkUb(uint32_t address, uint32_t bytes, ByteState state) {
     std::memset(UbStates() + address, static_cast<int>(state), bytes);
 }
 
 ByteState WorstUb(uint32_t address, uint32_t bytes) {
     const ByteState* states = UbStates() + address;
+    // Almost always everything is defined, which is all zero bits.
+    uint32_t at = 0;
+    uint64_t any = 0;
+    for (; at + 8 <= bytes && any == 0; at += 8) {
+        std::memcpy(&any, states + at, 8);
+    }
+    at = any == 0 ? at : 0;
     ByteState worst = ByteState::Defined;
-    for (uint32_t i = 0; i < bytes; ++i) {
-        worst = std::max(worst, states[i]);
+    for (; at < bytes; ++at) {
+        worst = std::max(worst, states[at]);
     }
     return worst;
 }

@@ -29,3 +29,13 @@ constexpr uint32_t DivCeil(uint32_t a, uint32_t b) {
 }
 
 }  // namespace AscendC
+
+// Scalar minimum and maximum are built into the device compiler.
+template <class T>
+constexpr T min(T a, T b) {
+    return b < a ? b : a;
+}
+template <class T>
+constexpr T max(T a, T b) {
+    return a < b ? b : a;
+}

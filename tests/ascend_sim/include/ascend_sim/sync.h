@@ -79,3 +79,6 @@ inline void KERNEL_TASK_TYPE_DEFAULT(ascend_sim::KernelType type) {
 
 #define ASCEND_IS_AIV constexpr(true)
 #define ASCEND_IS_AIC constexpr(false)
+
+// Ties a kernel to its tiling struct for the toolkit's operator build; nothing here depends on it.
+#define REGISTER_TILING_DEFAULT(tiling_struct) static_assert(sizeof(tiling_struct) != 0)

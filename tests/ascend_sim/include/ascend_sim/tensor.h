@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "ascend_sim/float16.h"
 #include "ascend_sim/instruction.h"
@@ -13,6 +14,15 @@ namespace AscendC {
 
 using ascend_sim::Call;
 using ascend_sim::CallSite;
+
+// The argument of operator[]: keeps the caller's line and the value as it was given.
+struct OffsetArgument {
+    int64_t value;  // elements
+    CallSite site;
+
+    template <class I, class = std::enable_if_t<std::is_integral_v<I> || std::is_enum_v<I>>>
+    OffsetArgument(I given, CallSite where = CallSite::Here()) : value(static_cast<int64_t>(given)), site(where) {}
+};
 
 template <class T>
 class LocalTensor;
@@ -82,14 +92,16 @@ public:
         return Element(*this, index, site);
     }
 
-    LocalTensor operator[](const uint32_t offset) const {
-        if (offset >= GetSize()) {
-            ascend_sim::Fail(Call{"LocalTensor::operator[]", CallSite{"", 0}}, ascend_sim::Pipe::S, "bounds.index",
-                             "offset %u; expected less than the tensor's %u elements", offset, GetSize());
+    LocalTensor operator[](const OffsetArgument offset) const {
+        if (offset.value < 0 || offset.value >= int64_t{GetSize()}) {
+            ascend_sim::Fail(Call{"LocalTensor::operator[]", offset.site}, ascend_sim::Pipe::S, "bounds.index",
+                             "offset %lld; expected less than the tensor's %u elements",
+                             static_cast<long long>(offset.value), GetSize());
         }
+        const uint32_t bytes = static_cast<uint32_t>(offset.value) * static_cast<uint32_t>(sizeof(T));
         ascend_sim::UbView view = view_;
-        view.address += offset * static_cast<uint32_t>(sizeof(T));
-        view.bytes -= offset * static_cast<uint32_t>(sizeof(T));
+        view.address += bytes;
+        view.bytes -= bytes;
         return LocalTensor(view);
     }
 
@@ -160,16 +172,17 @@ public:
     }
     T operator()(const uint64_t offset, CallSite site = CallSite::Here()) const { return GetValue(offset, site); }
 
-    GlobalTensor operator[](const uint64_t offset) const {
-        if (sized_ && offset > view_.bytes / sizeof(T)) {
-            ascend_sim::Fail(Call{"GlobalTensor::operator[]", CallSite{"", 0}}, ascend_sim::Pipe::S, "bounds.index",
-                             "offset %llu; expected at most the tensor's %llu elements",
-                             static_cast<unsigned long long>(offset),
-                             static_cast<unsigned long long>(view_.bytes / sizeof(T)));
+    GlobalTensor operator[](const OffsetArgument offset) const {
+        const uint64_t elems = static_cast<uint64_t>(offset.value);
+        if (offset.value < 0 || (sized_ && elems > view_.bytes / sizeof(T))) {
+            ascend_sim::Fail(Call{"GlobalTensor::operator[]", offset.site}, ascend_sim::Pipe::S, "bounds.index",
+                             "offset %lld; expected 0 to the tensor's %llu elements",
+                             static_cast<long long>(offset.value),
+                             static_cast<unsigned long long>(sized_ ? view_.bytes / sizeof(T) : 0));
         }
         GlobalTensor part = *this;
-        part.view_.address += offset * sizeof(T);
-        part.view_.bytes -= sized_ ? offset * sizeof(T) : 0;
+        part.view_.address += elems * sizeof(T);
+        part.view_.bytes -= sized_ ? elems * sizeof(T) : 0;
         return part;
     }
 
