@@ -3,7 +3,7 @@
 import torch  # noqa: F401  (its libraries must be loaded before the extension)
 
 from dsv4_npu_ops._C import version as __version__
-from dsv4_npu_ops.cache import CompressMetadata, KVLayout, OutCacheLoc, RequestTables
+from dsv4_npu_ops.cache import CompressMetadata, KVAllocator, KVLayout, OutCacheLoc, PoolExhausted, RequestTables
 from dsv4_npu_ops.graph_capture import graph_capture
 from dsv4_npu_ops.ops import (
     apply_rotary,
@@ -17,8 +17,10 @@ from dsv4_npu_ops.rope import RopeCache, build_freqs_cis
 
 __all__ = [
     "CompressMetadata",
+    "KVAllocator",
     "KVLayout",
     "OutCacheLoc",
+    "PoolExhausted",
     "RequestTables",
     "RopeCache",
     "__version__",

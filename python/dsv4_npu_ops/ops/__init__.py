@@ -7,6 +7,8 @@ from dsv4_npu_ops.ops.compress_metadata import (
     build_compress_metadata_prefill,
     build_compress_metadata_verify,
 )
+from dsv4_npu_ops.ops.release_pages import release_pages
+from dsv4_npu_ops.ops.reserve_extend import reserve_extend
 from dsv4_npu_ops.ops.rope_gather import rope_gather
 from dsv4_npu_ops.ops.rope_tables import build_rope_tables
 
@@ -16,5 +18,7 @@ __all__ = [
     "build_compress_metadata_prefill",
     "build_compress_metadata_verify",
     "build_rope_tables",
+    "release_pages",
+    "reserve_extend",
     "rope_gather",
 ]

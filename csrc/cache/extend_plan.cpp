@@ -1,0 +1,106 @@
+#include "cache/extend_plan.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+
+namespace dsv4 {
+namespace {
+
+constexpr const char* kPoolNames[kNumPools] = {"full", "swa", "c4", "c128", "c4_state", "c128_state"};
+
+}  // namespace
+
+void ExtendPlan::add_row(const ExtendRow& row, const RequestState& state) {
+    for (int32_t pool = 0; pool < kNumPools; ++pool) {
+        if (geometry_.pool_exists[pool]) {
+            add_pool(pool, row, state);
+        }
+    }
+}
+
+int32_t ExtendPlan::first_lacking_pool() const {
+    for (int32_t pool = 0; pool < kNumPools; ++pool) {
+        if (queues_[pool].available() < 0) {
+            return pool;
+        }
+    }
+    return -1;
+}
+
+void ExtendPlan::add_pool(int32_t pool, const ExtendRow& row, const RequestState& state) {
+    const UnitRange step{units_in(row.prefix_len, pool), units_in(row.seq_len, pool)};
+    if (step.empty()) {
+        return;
+    }
+    int64_t write_begin = step.begin;
+    if (is_windowed_pool(pool)) {
+        if (tail_only_ && is_state_pool(pool)) {
+            write_begin =
+                std::max(write_begin, window_start(row.seq_len, pool, geometry_.sliding_window, geometry_.page_shift));
+        }
+        check_window(pool, row, state, write_begin);
+    }
+    keep(pool, row.request, UnitRange{step.begin, write_begin});
+    state.owned[pool].split(UnitRange{write_begin, step.end}, [&](UnitRange piece, bool owned) {
+        if (owned) {
+            keep(pool, row.request, piece);
+        } else {
+            allocate(pool, row.request, piece);
+        }
+    });
+}
+
+void ExtendPlan::check_window(int32_t pool, const ExtendRow& row, const RequestState& state,
+                              int64_t write_begin) const {
+    const UnitRange read{window_start(row.prefix_len, pool, geometry_.sliding_window, geometry_.page_shift),
+                         row.prefix_len};
+    if (read.empty() && write_begin == row.seq_len) {
+        return;
+    }
+    const int64_t needed_from = read.empty() ? write_begin : read.begin;
+    TORCH_CHECK_VALUE(needed_from >= state.evicted_before[pool], op_, ": prefix_lens[", row.index, "] is ",
+                      row.prefix_len, " for request ", row.request, ", whose step needs pool ", kPoolNames[pool],
+                      " from position ", needed_from, ", expected a step that needs nothing before ",
+                      state.evicted_before[pool], " (evicted)");
+    TORCH_CHECK_VALUE(state.owned[pool].covers(read), op_, ": prefix_lens[", row.index, "] is ", row.prefix_len,
+                      " for request ", row.request, ", whose step reads positions [", read.begin, ", ", read.end,
+                      ") of pool ", kPoolNames[pool], ", expected a prefix whose window has slots throughout");
+}
+
+void ExtendPlan::keep(int32_t pool, int64_t request, UnitRange units) {
+    if (units.empty()) {
+        return;
+    }
+    // Consecutive units of one pool and row are one segment, wherever the boundary of a run or window falls.
+    if (!segments_.empty()) {
+        ReserveSegment& last = segments_.back();
+        if (last.source == kKeepSlots && last.pool == pool && last.request == request && last.end_unit == units.begin) {
+            last.end_unit = static_cast<int32_t>(units.end);
+            num_slots_[pool] += units.end - units.begin;
+            return;
+        }
+    }
+    append(pool, request, units, kKeepSlots, 0);
+}
+
+void ExtendPlan::allocate(int32_t pool, int64_t request, UnitRange units) {
+    const int64_t first_page = std::min(page_start_from(units.begin, geometry_.page_shift), units.end);
+    if (units.begin < first_page) {
+        append(pool, request, UnitRange{units.begin, first_page}, kJoinPage, 0);
+    }
+    if (first_page < units.end) {
+        const int64_t pages = pages_for(units.end - first_page, geometry_.page_shift);
+        pages_needed_[pool] += pages;
+        append(pool, request, UnitRange{first_page, units.end}, kTakePages, queues_[pool].take(pages));
+    }
+}
+
+void ExtendPlan::append(int32_t pool, int64_t request, UnitRange units, int32_t source, int64_t ring_position) {
+    segments_.push_back(ReserveSegment{pool, static_cast<int32_t>(request), static_cast<int32_t>(units.begin),
+                                       static_cast<int32_t>(units.end), source, static_cast<int32_t>(ring_position),
+                                       static_cast<int32_t>(num_slots_[pool]), 0});
+    num_slots_[pool] += units.end - units.begin;
+}
+
+}  // namespace dsv4

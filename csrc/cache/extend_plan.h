@@ -1,0 +1,55 @@
+// Plans one allocation: which intervals keep their slots, which join a page and which take pages. Nothing is changed
+// until the whole call is known to fit.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "cache/free_queue.h"
+#include "cache/request_state.h"
+
+namespace dsv4 {
+
+// One row of an allocation, in raw tokens.
+struct ExtendRow {
+    int64_t index;  // position in the call, for messages
+    int64_t request;
+    int64_t prefix_len;
+    int64_t seq_len;
+};
+
+class ExtendPlan {
+  public:
+    // tail_only: the state pools get slots from the window of seq_len on only.
+    ExtendPlan(const char* op, const CacheGeometry& geometry, const std::array<FreeQueue, kNumPools>& queues,
+               bool tail_only)
+        : op_(op), geometry_(geometry), queues_(queues), tail_only_(tail_only) {}
+
+    // Raises ValueError when the step of this row would read or write units that are gone.
+    void add_row(const ExtendRow& row, const RequestState& state);
+
+    // Table order; -1 when every pool has the pages.
+    int32_t first_lacking_pool() const;
+
+    int64_t pages_needed(int32_t pool) const { return pages_needed_[pool]; }
+    const std::vector<ReserveSegment>& segments() const { return segments_; }
+    const std::array<int64_t, kNumPools>& num_slots() const { return num_slots_; }  // entries of each output
+    const std::array<FreeQueue, kNumPools>& queues() const { return queues_; }      // once the pages are taken
+
+  private:
+    void add_pool(int32_t pool, const ExtendRow& row, const RequestState& state);
+    void check_window(int32_t pool, const ExtendRow& row, const RequestState& state, int64_t write_begin) const;
+    void keep(int32_t pool, int64_t request, UnitRange units);
+    void allocate(int32_t pool, int64_t request, UnitRange units);
+    void append(int32_t pool, int64_t request, UnitRange units, int32_t source, int64_t ring_position);
+
+    const char* op_;
+    const CacheGeometry& geometry_;
+    std::array<FreeQueue, kNumPools> queues_;
+    bool tail_only_;
+    std::vector<ReserveSegment> segments_;
+    std::array<int64_t, kNumPools> num_slots_ = {};
+    std::array<int64_t, kNumPools> pages_needed_ = {};
+};
+
+}  // namespace dsv4

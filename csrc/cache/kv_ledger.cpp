@@ -1,0 +1,139 @@
+#include "cache/kv_ledger.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace dsv4 {
+namespace {
+
+constexpr int64_t kInt32Max = std::numeric_limits<int32_t>::max();
+
+}  // namespace
+
+KVLedger::KVLedger(int64_t page_size, int64_t sliding_window, int64_t max_requests, int64_t max_context_len,
+                   const IntList& num_pages)
+    : geometry_{log2_of(page_size), sliding_window, max_requests, max_context_len, {}},
+      states_(max_requests),
+      named_in_(max_requests) {
+    TORCH_CHECK_VALUE(is_power_of_two(page_size), "KVLedger: page_size is ", page_size, ", expected a power of two");
+    TORCH_CHECK_VALUE(num_pages.size() == kNumPools, "KVLedger: num_pages has ", num_pages.size(),
+                      " entries, expected ", kNumPools);
+    TORCH_CHECK_VALUE(max_context_len <= kInt32Max, "KVLedger: max_context_len is ", max_context_len,
+                      ", expected at most ", kInt32Max);
+    for (int32_t pool = 0; pool < kNumPools; ++pool) {
+        geometry_.pool_exists[pool] = num_pages[pool] >= 0;
+        queues_[pool] = FreeQueue(std::max<int64_t>(0, num_pages[pool]));
+    }
+}
+
+KVLedger::Extension KVLedger::alloc_extend(const IntList& requests, const IntList& prefix_lens,
+                                           const IntList& seq_lens) {
+    return extend(ExtendRules{"alloc_extend", true, true}, requests, prefix_lens, seq_lens);
+}
+
+KVLedger::Extension KVLedger::reserve_extend(const IntList& requests, const IntList& prefix_lens,
+                                             const IntList& seq_lens) {
+    return extend(ExtendRules{"reserve_extend", false, false}, requests, prefix_lens, seq_lens);
+}
+
+KVLedger::Extension KVLedger::alloc_decode(const IntList& requests, const IntList& seq_lens) {
+    IntList prefix_lens(seq_lens.size());
+    for (size_t row = 0; row < seq_lens.size(); ++row) {
+        TORCH_CHECK_VALUE(seq_lens[row] >= 1, "alloc_decode: seq_lens[", row, "] is ", seq_lens[row],
+                          ", expected at least 1 (the new token counts)");
+        prefix_lens[row] = seq_lens[row] - 1;
+    }
+    return extend(ExtendRules{"alloc_decode", false, false}, requests, prefix_lens, seq_lens);
+}
+
+KVLedger::Extension KVLedger::extend(const ExtendRules& rules, const IntList& requests, const IntList& prefix_lens,
+                                     const IntList& seq_lens) {
+    check_requests(rules.op, requests);
+    check_same_size(rules.op, "prefix_lens", prefix_lens, requests);
+    check_same_size(rules.op, "seq_lens", seq_lens, requests);
+    ExtendPlan plan(rules.op, geometry_, queues_, rules.tail_only);
+    for (size_t i = 0; i < requests.size(); ++i) {
+        const ExtendRow row{static_cast<int64_t>(i), requests[i], prefix_lens[i], seq_lens[i]};
+        check_extend_row(rules, row);
+        plan.add_row(row, states_[row.request]);
+    }
+    const int32_t lacking = plan.first_lacking_pool();
+    if (lacking >= 0) {
+        return Extension{{}, {}, lacking, plan.pages_needed(lacking)};
+    }
+    commit(plan, requests, seq_lens);
+    return Extension{plan.segments(), plan.num_slots(), -1, 0};
+}
+
+void KVLedger::check_requests(const char* op, const IntList& requests) {
+    ++num_calls_;
+    for (size_t i = 0; i < requests.size(); ++i) {
+        const int64_t request = requests[i];
+        TORCH_CHECK_VALUE(request >= 0 && request < geometry_.max_requests, op, ": reqs[", i, "] is ", request,
+                          ", expected 0 <= request < ", geometry_.max_requests, " (max_requests)");
+        TORCH_CHECK_VALUE(named_in_[request] != num_calls_, op, ": reqs[", i, "] is ", request,
+                          " again, expected every request once");
+        named_in_[request] = num_calls_;
+    }
+}
+
+void KVLedger::check_same_size(const char* op, const char* name, const IntList& values, const IntList& requests) const {
+    TORCH_CHECK_VALUE(values.size() == requests.size(), op, ": ", name, " has ", values.size(), " entries, expected ",
+                      requests.size(), " like reqs");
+}
+
+void KVLedger::check_live(const char* op, size_t index, int64_t request) const {
+    TORCH_CHECK_VALUE(states_[request].live, op, ": reqs[", index, "] is ", request,
+                      ", which was never started or has been freed, expected a running request");
+}
+
+void KVLedger::check_extend_row(const ExtendRules& rules, const ExtendRow& row) const {
+    TORCH_CHECK_VALUE(row.prefix_len >= 0, rules.op, ": prefix_lens[", row.index, "] is ", row.prefix_len,
+                      ", expected at least 0");
+    TORCH_CHECK_VALUE(row.seq_len >= row.prefix_len, rules.op, ": seq_lens[", row.index, "] is ", row.seq_len,
+                      ", expected at least prefix_lens[", row.index, "] = ", row.prefix_len);
+    TORCH_CHECK_VALUE(row.seq_len <= geometry_.max_context_len, rules.op, ": seq_lens[", row.index, "] is ",
+                      row.seq_len, ", expected at most ", geometry_.max_context_len, " (max_context_len)");
+    if (!rules.may_start || row.prefix_len > 0) {
+        check_live(rules.op, row.index, row.request);
+    }
+    TORCH_CHECK_VALUE(row.prefix_len <= states_[row.request].allocated_len, rules.op, ": prefix_lens[", row.index,
+                      "] is ", row.prefix_len, ", expected at most ", states_[row.request].allocated_len,
+                      ", the allocated length of request ", row.request);
+}
+
+void KVLedger::commit(const ExtendPlan& plan, const IntList& requests, const IntList& seq_lens) {
+    using Kind = JournalEntry::Kind;
+    queues_ = plan.queues();
+    for (size_t i = 0; i < requests.size(); ++i) {
+        RequestState& state = states_[requests[i]];
+        if (!state.live) {
+            state.live = true;
+            state.incarnation = ++num_started_;
+            if (journal_.recording()) {
+                journal_.record(JournalEntry{Kind::kStarted, requests[i], state.incarnation, 0, 0, {}});
+            }
+        }
+        if (seq_lens[i] > state.allocated_len) {
+            if (journal_.recording()) {
+                journal_.record(JournalEntry{Kind::kGrew, requests[i], state.incarnation, state.allocated_len, 0, {}});
+            }
+            state.allocated_len = seq_lens[i];
+        }
+    }
+    for (const ReserveSegment& segment : plan.segments()) {
+        if (segment.source == kKeepSlots) {
+            continue;
+        }
+        RequestState& state = states_[segment.request];
+        const UnitRange units{segment.begin_unit, segment.end_unit};
+        state.owned[segment.pool].add(units);
+        if (journal_.recording()) {
+            journal_.record(JournalEntry{Kind::kAllocated, segment.request, state.incarnation, 0, segment.pool, units});
+        }
+    }
+}
+
+}  // namespace dsv4

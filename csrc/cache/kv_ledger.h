@@ -1,0 +1,73 @@
+// Host side of the paged allocation: what every request owns in every pool, and how many pages are free. It decides
+// and counts; page ids live on the device only, where reserve_extend and release_pages carry out its segments.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "cache/backup_journal.h"
+#include "cache/extend_plan.h"
+
+namespace dsv4 {
+
+using IntList = std::vector<int64_t>;
+using ReleaseSegments = std::vector<ReleaseSegment>;
+
+class KVLedger {
+  public:
+    // num_pages: usable pages in table order, -1 for a pool that does not exist.
+    KVLedger(int64_t page_size, int64_t sliding_window, int64_t max_requests, int64_t max_context_len,
+             const IntList& num_pages);
+
+    struct Extension {
+        std::vector<ReserveSegment> segments;
+        std::array<int64_t, kNumPools> num_slots = {};  // entries of each pool's output
+        int32_t lacking_pool = -1;                      // the first pool without enough pages; nothing was changed then
+        int64_t needed_pages = 0;                       // of the lacking pool
+    };
+
+    // Lengths in raw tokens, one entry a row. Each raises ValueError before anything has changed. alloc_extend starts
+    // requests and gives the state pools only the tail; the others know running requests only.
+    Extension alloc_extend(const IntList& requests, const IntList& prefix_lens, const IntList& seq_lens);
+    Extension reserve_extend(const IntList& requests, const IntList& prefix_lens, const IntList& seq_lens);
+    Extension alloc_decode(const IntList& requests, const IntList& seq_lens);
+
+    ReleaseSegments evict(const IntList& requests, const IntList& committed_lens);
+    ReleaseSegments free(const IntList& requests);
+
+    int64_t backup_state() { return journal_.open(); }
+    ReleaseSegments restore_state(int64_t backup);
+    void discard_state(int64_t backup);
+
+    int64_t available_pages(int64_t pool) const;
+    int64_t allocated_len(int64_t request) const;
+
+  private:
+    struct ExtendRules {
+        const char* op;
+        bool tail_only;
+        bool may_start;
+    };
+
+    Extension extend(const ExtendRules& rules, const IntList& requests, const IntList& prefix_lens,
+                     const IntList& seq_lens);
+    void check_requests(const char* op, const IntList& requests);
+    void check_same_size(const char* op, const char* name, const IntList& values, const IntList& requests) const;
+    void check_live(const char* op, size_t index, int64_t request) const;
+    void check_extend_row(const ExtendRules& rules, const ExtendRow& row) const;
+    void commit(const ExtendPlan& plan, const IntList& requests, const IntList& seq_lens);
+    void release_to_back(ReleaseSegments& segments, int32_t pool, int64_t request, UnitRange range);
+    bool still_runs(const JournalEntry& entry) const;
+    int64_t count_restored_pages(const JournalEntry& entry) const;
+    int64_t release_to_front(ReleaseSegments& segments, const JournalEntry& entry, int64_t ring_position);
+
+    CacheGeometry geometry_;
+    std::array<FreeQueue, kNumPools> queues_;
+    std::vector<RequestState> states_;  // one a row of the request tables
+    std::vector<int64_t> named_in_;     // number of the last call that named the row
+    int64_t num_calls_ = 0;
+    int64_t num_started_ = 0;
+    BackupJournal journal_;
+};
+
+}  // namespace dsv4

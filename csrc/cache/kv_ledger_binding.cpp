@@ -1,0 +1,71 @@
+// torch.classes.dsv4_npu_ops.KVLedger: the ledger with its segments as host tensors, int32 [S, 8].
+#include <ATen/ops/empty.h>
+#include <torch/custom_class.h>
+#include <torch/library.h>
+
+#include <cstring>
+
+#include "cache/kv_ledger.h"
+
+namespace dsv4 {
+namespace {
+
+template <typename Segment>
+at::Tensor to_tensor(const std::vector<Segment>& segments) {
+    at::Tensor tensor = at::empty({static_cast<int64_t>(segments.size()), kSegmentFields}, at::kInt);
+    if (!segments.empty()) {
+        std::memcpy(tensor.mutable_data_ptr<int32_t>(), segments.data(), segments.size() * sizeof(Segment));
+    }
+    return tensor;
+}
+
+// (segments, entries of each pool's output, [] or [lacking pool, pages needed, pages free])
+using ExtensionResult = std::tuple<at::Tensor, IntList, IntList>;
+
+struct KVLedgerHolder : torch::CustomClassHolder {
+    KVLedgerHolder(int64_t page_size, int64_t sliding_window, int64_t max_requests, int64_t max_context_len,
+                   const IntList& num_pages)
+        : ledger(page_size, sliding_window, max_requests, max_context_len, num_pages) {}
+
+    ExtensionResult result(const KVLedger::Extension& extension) const {
+        const int64_t lacking = extension.lacking_pool;
+        return {to_tensor(extension.segments), IntList(extension.num_slots.begin(), extension.num_slots.end()),
+                lacking < 0 ? IntList{} : IntList{lacking, extension.needed_pages, ledger.available_pages(lacking)}};
+    }
+
+    KVLedger ledger;
+};
+
+using Self = c10::intrusive_ptr<KVLedgerHolder>;
+
+}  // namespace
+
+TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {
+    m.class_<KVLedgerHolder>("KVLedger")
+        .def(torch::init<int64_t, int64_t, int64_t, int64_t, const IntList&>())
+        .def("alloc_extend",
+             [](const Self& self, const IntList& requests, const IntList& prefix_lens, const IntList& seq_lens) {
+                 return self->result(self->ledger.alloc_extend(requests, prefix_lens, seq_lens));
+             })
+        .def("reserve_extend",
+             [](const Self& self, const IntList& requests, const IntList& prefix_lens, const IntList& seq_lens) {
+                 return self->result(self->ledger.reserve_extend(requests, prefix_lens, seq_lens));
+             })
+        .def("alloc_decode",
+             [](const Self& self, const IntList& requests, const IntList& seq_lens) {
+                 return self->result(self->ledger.alloc_decode(requests, seq_lens));
+             })
+        .def("evict",
+             [](const Self& self, const IntList& requests, const IntList& committed_lens) {
+                 return to_tensor(self->ledger.evict(requests, committed_lens));
+             })
+        .def("free", [](const Self& self, const IntList& requests) { return to_tensor(self->ledger.free(requests)); })
+        .def("backup_state", [](const Self& self) { return self->ledger.backup_state(); })
+        .def("restore_state",
+             [](const Self& self, int64_t backup) { return to_tensor(self->ledger.restore_state(backup)); })
+        .def("discard_state", [](const Self& self, int64_t backup) { self->ledger.discard_state(backup); })
+        .def("available_pages", [](const Self& self, int64_t pool) { return self->ledger.available_pages(pool); })
+        .def("allocated_len", [](const Self& self, int64_t request) { return self->ledger.allocated_len(request); });
+}
+
+}  // namespace dsv4

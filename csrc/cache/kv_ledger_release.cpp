@@ -1,0 +1,172 @@
+// The half of KVLedger that gives pages back.
+#include <c10/util/Exception.h>
+
+#include <limits>
+
+#include "cache/kv_ledger.h"
+
+namespace dsv4 {
+namespace {
+
+constexpr UnitRange kEverything{0, std::numeric_limits<int64_t>::max()};
+
+int64_t pages_starting_in(UnitRange units, int32_t page_shift) {
+    return pages_for(units.end, page_shift) - pages_for(units.begin, page_shift);
+}
+
+// Units in a page that starts before `units` only lose their slots: the page stays with what lies before them.
+void append_release(ReleaseSegments& segments, int32_t pool, int64_t request, UnitRange units, int32_t page_shift,
+                    int64_t ring_position) {
+    const auto append = [&](int64_t begin, int64_t end, int64_t position) {
+        segments.push_back(ReleaseSegment{pool,
+                                          static_cast<int32_t>(request),
+                                          static_cast<int32_t>(begin),
+                                          static_cast<int32_t>(end),
+                                          static_cast<int32_t>(position),
+                                          {}});
+    };
+    const int64_t first_page = min_of(page_start_from(units.begin, page_shift), units.end);
+    if (units.begin < first_page) {
+        append(units.begin, first_page, kNoPage);
+    }
+    if (first_page < units.end) {
+        append(first_page, units.end, ring_position);
+    }
+}
+
+}  // namespace
+
+ReleaseSegments KVLedger::evict(const IntList& requests, const IntList& committed_lens) {
+    check_requests("evict", requests);
+    check_same_size("evict", "committed_lens", committed_lens, requests);
+    for (size_t i = 0; i < requests.size(); ++i) {
+        check_live("evict", i, requests[i]);
+        const int64_t allocated_len = states_[requests[i]].allocated_len;
+        TORCH_CHECK_VALUE(committed_lens[i] >= 0 && committed_lens[i] <= allocated_len, "evict: committed_lens[", i,
+                          "] is ", committed_lens[i], ", expected 0 <= length <= ", allocated_len,
+                          ", the allocated length of request ", requests[i]);
+    }
+    ReleaseSegments segments;
+    for (size_t i = 0; i < requests.size(); ++i) {
+        RequestState& state = states_[requests[i]];
+        for (int32_t pool = 0; pool < kNumPools; ++pool) {
+            if (!is_windowed_pool(pool)) {
+                continue;
+            }
+            const int64_t start = window_start(committed_lens[i], pool, geometry_.sliding_window, geometry_.page_shift);
+            if (start > state.evicted_before[pool]) {
+                release_to_back(segments, pool, requests[i], UnitRange{state.evicted_before[pool], start});
+                state.evicted_before[pool] = start;
+            }
+        }
+    }
+    return segments;
+}
+
+ReleaseSegments KVLedger::free(const IntList& requests) {
+    check_requests("free", requests);
+    for (size_t i = 0; i < requests.size(); ++i) {
+        check_live("free", i, requests[i]);
+    }
+    ReleaseSegments segments;
+    for (const int64_t request : requests) {
+        for (int32_t pool = 0; pool < kNumPools; ++pool) {
+            release_to_back(segments, pool, request, kEverything);
+        }
+        states_[request].end();
+    }
+    return segments;
+}
+
+ReleaseSegments KVLedger::restore_state(int64_t backup) {
+    journal_.check_innermost("restore_state", backup);
+    const std::vector<JournalEntry> entries = journal_.take_innermost();
+    std::array<int64_t, kNumPools> pages = {};
+    for (const JournalEntry& entry : entries) {
+        pages[entry.pool] += count_restored_pages(entry);
+    }
+    std::array<int64_t, kNumPools> ring_position;
+    for (int32_t pool = 0; pool < kNumPools; ++pool) {
+        ring_position[pool] = queues_[pool].push_front(pages[pool]);
+    }
+    ReleaseSegments segments;
+    for (const JournalEntry& entry : entries) {
+        ring_position[entry.pool] = release_to_front(segments, entry, ring_position[entry.pool]);
+    }
+    // Newest first, so that the oldest length, or the start of the request, has the last word.
+    for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+        if (!still_runs(*entry)) {
+            continue;
+        }
+        if (entry->kind == JournalEntry::Kind::kGrew) {
+            states_[entry->request].allocated_len = entry->old_length;
+        } else if (entry->kind == JournalEntry::Kind::kStarted) {
+            states_[entry->request].end();
+        }
+    }
+    return segments;
+}
+
+void KVLedger::discard_state(int64_t backup) {
+    journal_.check_innermost("discard_state", backup);
+    journal_.discard_innermost();
+}
+
+int64_t KVLedger::available_pages(int64_t pool) const {
+    TORCH_CHECK_VALUE(pool >= 0 && pool < kNumPools && geometry_.pool_exists[pool], "available_pages: pool is ", pool,
+                      ", expected a pool that exists");
+    return queues_[pool].available();
+}
+
+int64_t KVLedger::allocated_len(int64_t request) const {
+    TORCH_CHECK_VALUE(request >= 0 && request < geometry_.max_requests, "allocated_len: req is ", request,
+                      ", expected 0 <= request < ", geometry_.max_requests, " (max_requests)");
+    TORCH_CHECK_VALUE(states_[request].live, "allocated_len: req is ", request,
+                      ", which was never started or has been freed, expected a running request");
+    return states_[request].allocated_len;
+}
+
+void KVLedger::release_to_back(ReleaseSegments& segments, int32_t pool, int64_t request, UnitRange range) {
+    UnitRuns& owned = states_[request].owned[pool];
+    owned.split(range, [&](UnitRange piece, bool is_owned) {
+        if (is_owned) {
+            const int64_t position = queues_[pool].push_back(pages_starting_in(piece, geometry_.page_shift));
+            append_release(segments, pool, request, piece, geometry_.page_shift, position);
+        }
+    });
+    owned.remove(range);
+}
+
+// The request of the entry may have ended since, and another one may run in its row.
+bool KVLedger::still_runs(const JournalEntry& entry) const {
+    const RequestState& state = states_[entry.request];
+    return state.live && state.incarnation == entry.incarnation;
+}
+
+int64_t KVLedger::count_restored_pages(const JournalEntry& entry) const {
+    int64_t pages = 0;
+    if (entry.kind == JournalEntry::Kind::kAllocated && still_runs(entry)) {
+        states_[entry.request].owned[entry.pool].split(entry.units, [&](UnitRange piece, bool is_owned) {
+            pages += is_owned ? pages_starting_in(piece, geometry_.page_shift) : 0;
+        });
+    }
+    return pages;
+}
+
+int64_t KVLedger::release_to_front(ReleaseSegments& segments, const JournalEntry& entry, int64_t ring_position) {
+    if (entry.kind != JournalEntry::Kind::kAllocated || !still_runs(entry)) {
+        return ring_position;
+    }
+    UnitRuns& owned = states_[entry.request].owned[entry.pool];
+    const int64_t capacity_pages = queues_[entry.pool].capacity();
+    owned.split(entry.units, [&](UnitRange piece, bool is_owned) {
+        if (is_owned) {
+            append_release(segments, entry.pool, entry.request, piece, geometry_.page_shift, ring_position);
+            ring_position = ring_entry(ring_position, pages_starting_in(piece, geometry_.page_shift), capacity_pages);
+        }
+    });
+    owned.remove(entry.units);
+    return ring_position;
+}
+
+}  // namespace dsv4

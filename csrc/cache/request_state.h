@@ -1,0 +1,36 @@
+// What the ledger knows of one row of the request tables, and of the pools as a whole.
+#pragma once
+
+#include <array>
+
+#include "cache/unit_runs.h"
+#include "common/pools.h"
+
+namespace dsv4 {
+
+struct CacheGeometry {
+    int32_t page_shift;
+    int64_t sliding_window;                   // raw tokens
+    int64_t max_requests;                     // rows
+    int64_t max_context_len;                  // raw tokens
+    std::array<bool, kNumPools> pool_exists;  // table order
+};
+
+struct RequestState {
+    bool live = false;
+    int64_t incarnation = 0;                             // counts the requests that the ledger has started
+    int64_t allocated_len = 0;                           // raw tokens
+    std::array<UnitRuns, kNumPools> owned;               // units with slots; every run starts at a page boundary
+    std::array<int64_t, kNumPools> evicted_before = {};  // units before this one are gone for good
+
+    void end() {
+        live = false;
+        allocated_len = 0;
+        evicted_before = {};
+        for (UnitRuns& runs : owned) {
+            runs.clear();
+        }
+    }
+};
+
+}  // namespace dsv4

@@ -1,0 +1,61 @@
+// Work lists that the host's ledger hands to the allocation ops: one segment is an interval of units of one request in
+// one pool. Both are 8 int32, the rows of an int32 tensor [S, 8], 32 bytes: the unit in which the device copies.
+//
+// The free pages of a pool are a ring of int32 page ids on the device, as long as the pool has usable pages; the host
+// knows the position of the first free page and how many there are, the device only the ids.
+#pragma once
+
+#include "common/paging.h"
+
+struct ReserveSegment {
+    int32_t pool;        // table order
+    int32_t request;     // row of the request table
+    int32_t begin_unit;  // [begin_unit, end_unit)
+    int32_t end_unit;
+    int32_t source;         // dsv4::kKeepSlots, kJoinPage or kTakePages
+    int32_t ring_position;  // kTakePages: where the first page comes from; the next pages follow it in the ring
+    int32_t out_begin;      // entry of the pool's output that takes the slot of begin_unit
+    int32_t reserved;
+};
+
+struct ReleaseSegment {
+    int32_t pool;
+    int32_t request;
+    int32_t begin_unit;  // [begin_unit, end_unit): table entries that become 0
+    int32_t end_unit;
+    int32_t ring_position;  // where the first page of the interval goes; dsv4::kNoPage: no page is given back
+    int32_t reserved[3];
+};
+
+namespace dsv4 {
+
+constexpr int64_t kSegmentFields = 8;
+static_assert(sizeof(ReserveSegment) == kSegmentFields * sizeof(int32_t));
+static_assert(sizeof(ReleaseSegment) == kSegmentFields * sizeof(int32_t));
+
+// The table already says which slots the units have (0: none); they are only reported.
+constexpr int32_t kKeepSlots = 0;
+// The units lie in the page of the unit before begin_unit, which has a slot.
+constexpr int32_t kJoinPage = 1;
+// The units start at a page boundary and take pages from the ring.
+constexpr int32_t kTakePages = 2;
+
+constexpr int32_t kNoPage = -1;
+
+// Entry of the ring that lies `pages` after `position`. capacity: usable pages of the pool, pages <= capacity.
+DSV4_HOST_DEVICE constexpr int64_t ring_entry(int64_t position, int64_t pages, int64_t capacity) {
+    const int64_t entry = position + pages;
+    return entry >= capacity ? entry - capacity : entry;
+}
+
+// First unit of the page after that of `unit`.
+DSV4_HOST_DEVICE constexpr int64_t next_page_start(int64_t unit, int32_t page_shift) {
+    return (page_of(unit, page_shift) + 1) << page_shift;
+}
+
+// `unit` itself when a page starts there, else the start of the next page.
+DSV4_HOST_DEVICE constexpr int64_t page_start_from(int64_t unit, int32_t page_shift) {
+    return pages_for(unit, page_shift) << page_shift;
+}
+
+}  // namespace dsv4

@@ -1,0 +1,67 @@
+#include <torch/library.h>
+
+#include <algorithm>
+
+#include "ops/release_pages/release_pages.h"
+
+namespace dsv4 {
+namespace {
+
+constexpr const char* kExpected[] = {"", "0 <= pool < 6", "a row of the request tables",
+                                     "a non-empty interval of the table's columns",
+                                     "ring position -1, or whole pages and a position in the ring"};
+
+void check_segment(const ReleaseSegment& s, int64_t index, const std::array<int32_t*, kNumPools>& tables,
+                   const ReleasePagesParams& p) {
+    const int32_t fault = release_fault(s, p);
+    TORCH_CHECK_VALUE(fault == kReleaseValid, "release_pages: segments[", index, "] is pool ", s.pool, ", request ",
+                      s.request, ", units [", s.begin_unit, ", ", s.end_unit, "), ring position ", s.ring_position,
+                      ", expected ", kExpected[fault]);
+    if (s.ring_position == kNoPage) {
+        return;
+    }
+    for (int64_t unit = s.begin_unit; unit < s.end_unit; unit = next_page_start(unit, p.page_shift)) {
+        const int32_t slot = tables[s.pool][table_offset_elems(s, unit, p)];
+        TORCH_CHECK_VALUE(page_of(slot, p.page_shift) > 0, "release_pages: ", kTableNames[s.pool], "[", s.request, ", ",
+                          unit, "] is ", slot,
+                          ", expected the slot of a page that the request owns (did something else write it?)");
+    }
+}
+
+// tables: [max_requests, row_elems] of each pool; free_pages: the rings.
+void release_segment(const ReleaseSegment& s, const std::array<int32_t*, kNumPools>& tables, int32_t* free_pages,
+                     const ReleasePagesParams& p) {
+    int32_t* row = tables[s.pool] + table_offset_elems(s, 0, p);
+    if (s.ring_position != kNoPage) {
+        for (int64_t unit = s.begin_unit; unit < s.end_unit; unit = next_page_start(unit, p.page_shift)) {
+            free_pages[freed_page_offset_elems(s, unit, p)] = static_cast<int32_t>(page_of(row[unit], p.page_shift));
+        }
+    }
+    std::fill(row + s.begin_unit, row + s.end_unit, 0);
+}
+
+void release_pages_cpu(const at::Tensor& full_table, const at::Tensor& swa_table, const at::Tensor& c4_table,
+                       const at::Tensor& c128_table, const at::Tensor& c4_state_table,
+                       const at::Tensor& c128_state_table, const at::Tensor& free_pages, const at::Tensor& segments,
+                       at::IntArrayRef num_pages, int64_t page_size) {
+    const PoolTables tables{{full_table, swa_table, c4_table, c128_table, c4_state_table, c128_state_table}};
+    const ReleasePagesParams p = check_release_pages(tables, free_pages, segments, num_pages, page_size);
+    std::array<int32_t*, kNumPools> table_data;
+    for (int32_t pool = 0; pool < kNumPools; ++pool) {
+        table_data[pool] = tables[pool].mutable_data_ptr<int32_t>();
+    }
+    const auto* list = reinterpret_cast<const ReleaseSegment*>(segments.const_data_ptr<int32_t>());
+    for (int32_t i = 0; i < p.num_segments; ++i) {
+        check_segment(list[i], i, table_data, p);
+    }
+    int32_t* rings = free_pages.mutable_data_ptr<int32_t>();
+    for (int32_t i = 0; i < p.num_segments; ++i) {
+        release_segment(list[i], table_data, rings, p);
+    }
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(dsv4_npu_ops, CPU, m) { m.impl("release_pages", &release_pages_cpu); }
+
+}  // namespace dsv4

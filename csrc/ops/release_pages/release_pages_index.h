@@ -1,0 +1,59 @@
+// Giving pages back: parameters and index arithmetic, shared by the CPU loops and the device kernel.
+#pragma once
+
+#include "common/page_segments.h"
+#include "common/pools.h"
+
+// Arrays are in table order.
+struct ReleasePagesParams {
+    int64_t row_elems[dsv4::kNumPools];   // stride between two rows of a request table
+    int32_t columns[dsv4::kNumPools];     // units that a row of the table holds; 0: the pool does not exist
+    int32_t num_pages[dsv4::kNumPools];   // entries of the pool's ring
+    int32_t ring_begin[dsv4::kNumPools];  // where the pool's ring starts in free_pages
+    int32_t max_requests;                 // rows of the request tables
+    int32_t num_segments;
+    int32_t page_shift;
+    int32_t reserved;  // keeps the struct free of padding
+};
+
+namespace dsv4 {
+
+// What is wrong with a segment.
+constexpr int32_t kReleaseValid = 0;
+constexpr int32_t kReleasePool = 1;
+constexpr int32_t kReleaseRequest = 2;
+constexpr int32_t kReleaseUnits = 3;
+constexpr int32_t kReleasePages = 4;
+
+DSV4_HOST_DEVICE constexpr bool gives_ring_pages(const ReleaseSegment& s, int32_t num_pages, int32_t page_shift) {
+    return offset_in_page(s.begin_unit, page_shift) == 0 && s.ring_position >= 0 && s.ring_position < num_pages &&
+           pages_for(s.end_unit - s.begin_unit, page_shift) <= num_pages;
+}
+
+DSV4_HOST_DEVICE constexpr int32_t release_fault(const ReleaseSegment& s, const ReleasePagesParams& p) {
+    if (s.pool < 0 || s.pool >= kNumPools) {
+        return kReleasePool;
+    }
+    if (s.request < 0 || s.request >= p.max_requests) {
+        return kReleaseRequest;
+    }
+    if (s.begin_unit < 0 || s.begin_unit >= s.end_unit || s.end_unit > p.columns[s.pool]) {
+        return kReleaseUnits;
+    }
+    const bool valid = s.ring_position == kNoPage || gives_ring_pages(s, p.num_pages[s.pool], p.page_shift);
+    return valid ? kReleaseValid : kReleasePages;
+}
+
+// Entry of free_pages that takes the page of `unit`, for a segment that gives pages back.
+DSV4_HOST_DEVICE constexpr int64_t freed_page_offset_elems(const ReleaseSegment& s, int64_t unit,
+                                                           const ReleasePagesParams& p) {
+    const int64_t pages = page_of(unit, p.page_shift) - page_of(s.begin_unit, p.page_shift);
+    return p.ring_begin[s.pool] + ring_entry(s.ring_position, pages, p.num_pages[s.pool]);
+}
+
+DSV4_HOST_DEVICE constexpr int64_t table_offset_elems(const ReleaseSegment& s, int64_t unit,
+                                                      const ReleasePagesParams& p) {
+    return s.request * p.row_elems[s.pool] + unit;
+}
+
+}  // namespace dsv4

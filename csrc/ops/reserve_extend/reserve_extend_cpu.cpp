@@ -1,0 +1,93 @@
+#include <torch/library.h>
+
+#include <cstring>
+
+#include "ops/reserve_extend/reserve_extend.h"
+
+namespace dsv4 {
+namespace {
+
+constexpr const char* kExpected[] = {"",
+                                     "0 <= pool < 6",
+                                     "a row of the request tables",
+                                     "a non-empty interval of the table's columns",
+                                     "an interval of the pool's output",
+                                     "source 0 (keep), 1 (join a page) or 2 (take pages)",
+                                     "an interval of one started page (source 1) or of whole pages in the ring (2)"};
+
+// tables: [max_requests, row_elems] of each pool; slots: [num_slots] of each pool.
+struct ReservePointers {
+    std::array<int32_t*, kNumPools> tables;
+    std::array<int32_t*, kNumPools> slots;
+    const int32_t* free_pages;
+};
+
+void check_segment(const ReserveSegment& s, int64_t index, const ReservePointers& data, const ReserveExtendParams& p) {
+    const int32_t fault = segment_fault(s, p);
+    TORCH_CHECK_VALUE(fault == kSegmentValid, "reserve_extend: segments[", index, "] is pool ", s.pool, ", request ",
+                      s.request, ", units [", s.begin_unit, ", ", s.end_unit, "), source ", s.source,
+                      ", ring position ", s.ring_position, ", output ", s.out_begin, ", expected ", kExpected[fault]);
+    if (s.source == kJoinPage) {
+        const int32_t slot = data.tables[s.pool][table_offset_elems(s, s.begin_unit - 1, p)];
+        TORCH_CHECK_VALUE(page_of(slot, p.page_shift) > 0, "reserve_extend: ", kTableNames[s.pool], "[", s.request,
+                          ", ", s.begin_unit - 1, "] is ", slot,
+                          ", expected the slot of a page that the request owns (did something else write it?)");
+    }
+}
+
+// Units that share a page have consecutive slots.
+void write_page(const ReserveSegment& s, int64_t begin, int64_t end, int64_t page, const ReservePointers& data,
+                const ReserveExtendParams& p) {
+    int32_t* table = data.tables[s.pool] + table_offset_elems(s, begin, p);
+    int32_t* out = data.slots[s.pool] + slot_offset_elems(s, begin);
+    const int32_t first_slot = static_cast<int32_t>(slot_of(page, begin, p.page_shift));
+    for (int32_t i = 0; i < end - begin; ++i) {
+        table[i] = first_slot + i;
+        out[i] = first_slot + i;
+    }
+}
+
+void reserve_segment(const ReserveSegment& s, const ReservePointers& data, const ReserveExtendParams& p) {
+    if (s.source == kKeepSlots) {
+        std::memcpy(data.slots[s.pool] + s.out_begin, data.tables[s.pool] + table_offset_elems(s, s.begin_unit, p),
+                    (s.end_unit - s.begin_unit) * sizeof(int32_t));
+    } else if (s.source == kJoinPage) {
+        const int32_t slot_before = data.tables[s.pool][table_offset_elems(s, s.begin_unit - 1, p)];
+        write_page(s, s.begin_unit, s.end_unit, page_of(slot_before, p.page_shift), data, p);
+    } else {
+        for (int64_t begin = s.begin_unit; begin < s.end_unit; begin = next_page_start(begin, p.page_shift)) {
+            const int64_t end = min_of<int64_t>(next_page_start(begin, p.page_shift), s.end_unit);
+            write_page(s, begin, end, data.free_pages[free_page_offset_elems(s, begin, p)], data, p);
+        }
+    }
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> reserve_extend_cpu(
+    const at::Tensor& full_table, const at::Tensor& swa_table, const at::Tensor& c4_table, const at::Tensor& c128_table,
+    const at::Tensor& c4_state_table, const at::Tensor& c128_state_table, const at::Tensor& free_pages,
+    const at::Tensor& segments, at::IntArrayRef num_pages, at::IntArrayRef num_slots, int64_t page_size) {
+    const PoolTables tables{{full_table, swa_table, c4_table, c128_table, c4_state_table, c128_state_table}};
+    const ReserveExtendParams p = check_reserve_extend(tables, free_pages, segments, num_pages, num_slots, page_size);
+    PoolSlots slots = empty_slots(tables, num_slots);
+    ReservePointers data;
+    for (int32_t pool = 0; pool < kNumPools; ++pool) {
+        data.tables[pool] = tables[pool].mutable_data_ptr<int32_t>();
+        data.slots[pool] = slots[pool].mutable_data_ptr<int32_t>();
+    }
+    data.free_pages = free_pages.const_data_ptr<int32_t>();
+    const auto* list = reinterpret_cast<const ReserveSegment*>(segments.const_data_ptr<int32_t>());
+    for (int32_t i = 0; i < p.num_segments; ++i) {
+        check_segment(list[i], i, data, p);
+    }
+    for (int32_t i = 0; i < p.num_segments; ++i) {
+        reserve_segment(list[i], data, p);
+    }
+    return {std::move(slots[kFull]), std::move(slots[kSwa]),     std::move(slots[kC4]),
+            std::move(slots[kC128]), std::move(slots[kC4State]), std::move(slots[kC128State])};
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(dsv4_npu_ops, CPU, m) { m.impl("reserve_extend", &reserve_extend_cpu); }
+
+}  // namespace dsv4

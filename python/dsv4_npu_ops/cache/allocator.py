@@ -1,0 +1,260 @@
+"""Paged allocation over all six pools (docs/spec.md, allocation; invariants)."""
+
+from collections.abc import Sequence
+from operator import index
+
+import torch
+from torch import Tensor
+
+from dsv4_npu_ops.cache.layout import POOLS, KVLayout
+from dsv4_npu_ops.cache.out_cache_loc import OutCacheLoc
+from dsv4_npu_ops.cache.tables import RequestTables
+from dsv4_npu_ops.ops.release_pages import release_pages
+from dsv4_npu_ops.ops.reserve_extend import reserve_extend
+
+Integers = Sequence[int] | Tensor
+"""Request ids or lengths: a list, or a 1-D integer tensor on the host."""
+
+
+class PoolExhausted(RuntimeError):
+    """A pool has too few free pages for a call; the call has changed nothing.
+
+    Attributes:
+        pool: the first lacking pool in table order.
+        needed_pages: pages that the call takes from that pool.
+        free_pages: pages that the pool has.
+
+    Source: docs/spec.md, invariants and errors.
+    """
+
+    def __init__(self, pool: str, needed_pages: int, free_pages: int) -> None:
+        lacking = needed_pages - free_pages
+        super().__init__(
+            f"pool {pool} lacks {lacking} page{'s' if lacking != 1 else ''}: {needed_pages} needed, {free_pages} free"
+        )
+        self.pool = pool
+        self.needed_pages = needed_pages
+        self.free_pages = free_pages
+
+    def __reduce__(self) -> tuple[type["PoolExhausted"], tuple[str, int, int]]:
+        return PoolExhausted, (self.pool, self.needed_pages, self.free_pages)
+
+
+class KVAllocator:
+    """Allocates slots of the six pools to requests, writes them into the request tables and takes them back.
+
+    The scheduler calls it on the host's clock; nothing is read back from the device. Which page belongs to whom is
+    decided by bookkeeping in C++ that only counts; page ids live in a queue on the device, and one launch a call hands
+    them out or takes them back. A call that raises has changed nothing.
+
+    Lengths are raw tokens. Requests and lengths are lists or 1-D integer tensors on the host, one entry a row; a
+    request may be named once a call. An extend with ``prefix == seq`` allocates nothing and needs no window.
+
+    Every allocating method returns the ``OutCacheLoc`` (int32, tables' device) of the whole interval asked for,
+    reused slots included, and has written the tables: full, swa, c4_state and c128_state have one entry for each
+    position in ``[prefix, seq)``, row after row in call order (0 where a state pool's tail rule gives no slot and
+    none is left from before), c4 and c128 one for each group in ``[prefix // u, seq // u)``. A pool that does not
+    exist has 0 entries.
+
+    Args:
+        layout: shapes and page counts.
+        tables: request tables of the same layout; only the allocator (or ``write_req_tables``) may write them.
+
+    Raises:
+        ValueError: the tables are of another layout.
+
+    Source: docs/spec.md, allocation and invariants.
+    """
+
+    def __init__(self, layout: KVLayout, tables: RequestTables) -> None:
+        if tables.layout != layout:
+            raise ValueError(f"KVAllocator: tables have {tables.layout}, expected those of {layout}")
+        self.layout = layout
+        self.tables = tables
+        self._num_pages = [layout.num_pages.get(pool, 0) for pool in POOLS]
+        # All rings in one tensor, so that the ops take one pointer. Made on the host and copied.
+        rings = [page for pages in self._num_pages for page in range(1, pages + 1)]
+        self._free_pages = torch.tensor(rings, dtype=torch.int32).to(layout.device)
+        self._ledger = torch.classes.dsv4_npu_ops.KVLedger(
+            layout.page_size,
+            layout.sliding_window,
+            layout.max_requests,
+            layout.max_context_len,
+            [layout.num_pages.get(pool, -1) for pool in POOLS],
+        )
+
+    def alloc_extend(self, reqs: Integers, prefix_lens: Integers, seq_lens: Integers) -> OutCacheLoc:
+        """Slots for a prefill, or a chunk of one; a prefix of 0 on a free row starts a request.
+
+        full, swa, c4 and c128 get all units of ``[prefix, seq)``, the state pools only
+        ``[max(prefix, state_start(seq)), seq)``: the compressor does not read what lies before from a cache.
+
+        Args:
+            reqs: request ids (rows of the tables).
+            prefix_lens: tokens that are in the cache already, at most the allocated length.
+            seq_lens: tokens afterwards.
+
+        Returns:
+            OutCacheLoc: see the class.
+
+        Raises:
+            PoolExhausted: a pool has too few pages.
+            ValueError: an id out of range, named twice or (with a prefix) not running; lengths negative, decreasing
+                or beyond the table or the allocated length; a step that needs evicted or never allocated positions.
+
+        Source: docs/spec.md, allocation.
+        """
+        return self._reserve(
+            self._ledger.alloc_extend(
+                host_integers("alloc_extend", "reqs", reqs),
+                host_integers("alloc_extend", "prefix_lens", prefix_lens),
+                host_integers("alloc_extend", "seq_lens", seq_lens),
+            )
+        )
+
+    def reserve_extend(self, reqs: Integers, prefix_lens: Integers, seq_lens: Integers) -> OutCacheLoc:
+        """Slots for all of ``[prefix, seq)`` in every pool, as a speculative step needs: any accepted part of it must
+        find its state later. Requests must be running.
+
+        Arguments, result and errors are those of ``alloc_extend``.
+
+        Source: docs/spec.md, allocation.
+        """
+        return self._reserve(
+            self._ledger.reserve_extend(
+                host_integers("reserve_extend", "reqs", reqs),
+                host_integers("reserve_extend", "prefix_lens", prefix_lens),
+                host_integers("reserve_extend", "seq_lens", seq_lens),
+            )
+        )
+
+    def alloc_decode(self, reqs: Integers, seq_lens: Integers) -> OutCacheLoc:
+        """``reserve_extend`` from ``seq - 1``: ``seq_lens`` (at least 1) count the new token.
+
+        Source: docs/spec.md, allocation.
+        """
+        return self._reserve(
+            self._ledger.alloc_decode(
+                host_integers("alloc_decode", "reqs", reqs),
+                host_integers("alloc_decode", "seq_lens", seq_lens),
+            )
+        )
+
+    def evict(self, reqs: Integers, committed_lens: Integers) -> None:
+        """Frees the whole pages of swa, c4_state and c128_state that lie before the windows of ``committed_lens``.
+
+        Windows only move on: a smaller length than before changes nothing. Call it after draft extend.
+
+        Args:
+            reqs: running requests.
+            committed_lens: ``[len(reqs)]`` raw tokens, at most the allocated length.
+
+        Raises:
+            ValueError: an id out of range, named twice or not running; a length out of range.
+
+        Source: docs/spec.md, windows; allocation.
+        """
+        self._release(
+            self._ledger.evict(
+                host_integers("evict", "reqs", reqs), host_integers("evict", "committed_lens", committed_lens)
+            )
+        )
+
+    def free(self, reqs: Integers) -> None:
+        """Ends requests: every page that they own goes back, whatever was committed.
+
+        Raises:
+            ValueError: an id out of range, named twice or not running.
+
+        Source: docs/spec.md, allocation.
+        """
+        self._release(self._ledger.free(host_integers("free", "reqs", reqs)))
+
+    def backup_state(self) -> int:
+        """Opens a backup and returns its handle. Backups nest; each ends with ``restore_state`` or ``discard_state``.
+
+        Bookkeeping of later allocations is kept until then.
+
+        Source: docs/spec.md, invariants.
+        """
+        return self._ledger.backup_state()
+
+    def restore_state(self, backup: int) -> None:
+        """Takes back every allocation since the backup, in pools, tables and allocated lengths.
+
+        The pages go to the front of their queues in the order in which they were taken, so that the same calls get
+        the same slots again. Pages evicted or freed since stay freed, windows keep their later start, and requests
+        started since are gone.
+
+        Raises:
+            ValueError: not the newest open backup; nothing was changed.
+
+        Source: docs/spec.md, invariants.
+        """
+        self._release(self._ledger.restore_state(backup))
+
+    def discard_state(self, backup: int) -> None:
+        """Closes a backup and keeps every allocation; an outer backup can still take them back.
+
+        Raises:
+            ValueError: not the newest open backup.
+
+        Source: docs/spec.md, invariants.
+        """
+        self._ledger.discard_state(backup)
+
+    def available_pages(self, pool: str) -> int:
+        """Free pages of a pool.
+
+        Raises:
+            ValueError: the pool does not exist.
+
+        Source: docs/spec.md, allocation.
+        """
+        if not self.layout.has_pool(pool):
+            existing = ", ".join(name for name in POOLS if self.layout.has_pool(name))
+            raise ValueError(f"available_pages: pool is {pool!r}, expected one of {existing}")
+        return self._ledger.available_pages(POOLS.index(pool))
+
+    def allocated_len(self, req: int) -> int:
+        """Raw tokens that a running request has slots for, whether committed or not.
+
+        Raises:
+            ValueError: the request is not running.
+
+        Source: docs/spec.md, allocation.
+        """
+        return self._ledger.allocated_len(index(req))
+
+    def _reserve(self, decision: tuple[Tensor, list[int], list[int]]) -> OutCacheLoc:
+        segments, num_slots, shortage = decision
+        if shortage:
+            pool, needed_pages, free_pages = shortage
+            raise PoolExhausted(POOLS[pool], needed_pages, free_pages)
+        return reserve_extend(self.tables, self._free_pages, self._on_device(segments), self._num_pages, num_slots)
+
+    def _release(self, segments: Tensor) -> None:
+        if segments.shape[0]:
+            release_pages(self.tables, self._free_pages, self._on_device(segments), self._num_pages)
+
+    def _on_device(self, segments: Tensor) -> Tensor:
+        return segments.to(self._free_pages.device, non_blocking=True)
+
+
+def host_integers(op: str, name: str, values: Integers) -> list[int]:
+    """A list of Python integers from a list or a 1-D integer tensor on the host.
+
+    Raises:
+        ValueError: another type, shape, dtype or device.
+    """
+    if isinstance(values, Tensor):
+        if values.dim() != 1 or values.dtype not in (torch.int32, torch.int64) or values.device.type != "cpu":
+            raise ValueError(
+                f"{op}: {name} is {values.dtype} {list(values.shape)} on {values.device}, "
+                "expected a list or a 1-D int32 or int64 tensor on the host"
+            )
+        return values.tolist()
+    try:
+        return [index(value) for value in values]
+    except TypeError:
+        raise ValueError(f"{op}: {name} is {values!r}, expected a list or a 1-D tensor of integers") from None

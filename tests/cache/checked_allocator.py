@@ -1,0 +1,133 @@
+"""A KVAllocator that runs beside the plain-Python model and is checked against the invariants after every call."""
+
+import dsv4_npu_ops
+import torch
+from reference.kv_allocator import POOLS, AllocatorModel, Exhausted, Rejected
+
+OUTPUTS = {pool: f"out_{pool}_loc" for pool in POOLS}
+
+
+class CheckedAllocator:
+    """Every call goes to both; results, errors, tables, lengths and counts must agree, and the invariants hold."""
+
+    def __init__(self, page_size, window, max_requests, max_context_len, num_pages, device="cpu"):
+        self.layout = dsv4_npu_ops.KVLayout(
+            page_size=page_size,
+            sliding_window=window,
+            max_requests=max_requests,
+            max_context_len=max_context_len,
+            num_pages=num_pages,
+            device=device,
+        )
+        self.tables = dsv4_npu_ops.RequestTables(self.layout)
+        self.alloc = dsv4_npu_ops.KVAllocator(self.layout, self.tables)
+        self.model = AllocatorModel(page_size, window, max_requests, max_context_len, num_pages)
+        self.backups = []
+
+    @property
+    def running(self):
+        return sorted(self.model.requests)
+
+    def length(self, req):
+        return self.model.requests[req].length
+
+    def alloc_extend(self, reqs, prefixes, seqs):
+        return self.call(
+            lambda: self.alloc.alloc_extend(reqs, prefixes, seqs),
+            lambda: self.model.extend(reqs, prefixes, seqs, tail_only=True, may_start=True),
+        )
+
+    def reserve_extend(self, reqs, prefixes, seqs):
+        return self.call(
+            lambda: self.alloc.reserve_extend(reqs, prefixes, seqs),
+            lambda: self.model.extend(reqs, prefixes, seqs, tail_only=False, may_start=False),
+        )
+
+    def alloc_decode(self, reqs, seqs):
+        return self.call(
+            lambda: self.alloc.alloc_decode(reqs, seqs),
+            lambda: self.model.extend(reqs, [seq - 1 for seq in seqs], seqs, tail_only=False, may_start=False),
+        )
+
+    def evict(self, reqs, lengths):
+        self.call(lambda: self.alloc.evict(reqs, lengths), lambda: self.model.evict(reqs, lengths))
+
+    def free(self, reqs):
+        self.call(lambda: self.alloc.free(reqs), lambda: self.model.free(reqs))
+
+    def backup(self):
+        self.model.backup()
+        self.backups.append(self.alloc.backup_state())
+
+    def restore(self):
+        backup = self.backups.pop()
+        self.call(lambda: self.alloc.restore_state(backup), self.model.restore)
+
+    def discard(self):
+        backup = self.backups.pop()
+        self.call(lambda: self.alloc.discard_state(backup), self.model.discard)
+
+    def call(self, real, expected):
+        """Returns the slots of an allocation, None when both sides refuse the call."""
+        try:
+            want, refusal = expected(), None
+        except (Rejected, Exhausted) as error:
+            want, refusal = None, error
+        try:
+            got, raised = real(), None
+        except (ValueError, dsv4_npu_ops.PoolExhausted) as error:
+            got, raised = None, error
+        if isinstance(refusal, Exhausted):
+            assert isinstance(raised, dsv4_npu_ops.PoolExhausted), f"expected {refusal!r}, got {raised!r}"
+            assert (raised.pool, raised.needed_pages, raised.free_pages) == refusal.args
+        elif isinstance(refusal, Rejected):
+            assert isinstance(raised, ValueError), f"expected {refusal!r}, got {raised!r}"
+        elif raised is not None:
+            raise raised
+        if isinstance(want, dict):
+            for pool, name in OUTPUTS.items():
+                assert getattr(got, name).dtype == torch.int32
+                assert getattr(got, name).tolist() == want[pool], name
+        self.check()
+        return got
+
+    def check(self):
+        for pool in POOLS:
+            assert getattr(self.tables, pool).tolist() == self.model.rows[pool], f"table {pool}"
+        for pool in self.model.pools:
+            available = self.alloc.available_pages(pool)
+            assert available == len(self.model.free_pages[pool]), f"free pages of {pool}"
+            self.check_pages(pool, available)
+        for req in range(self.layout.max_requests):
+            if req in self.model.requests:
+                assert self.alloc.allocated_len(req) == self.length(req)
+            else:
+                try:
+                    self.alloc.allocated_len(req)
+                except ValueError:
+                    continue
+                raise AssertionError(f"request {req} should not be running")
+
+    def check_pages(self, pool, available):
+        """Invariants 1 to 3 from the table alone: congruent slots, exclusive pages, none lost."""
+        table = getattr(self.tables, pool)
+        size = self.layout.page_size
+        rows, units = table.nonzero(as_tuple=True)
+        slots = table[rows, units].long()
+        assert torch.equal(slots % size, units % size), f"congruence in {pool}"
+        pages = slots // size
+        assert not (pages == 0).any(), f"page 0 of {pool} was handed out"
+        columns = -(-table.shape[1] // size)
+        owners = torch.unique(torch.stack([pages, rows * columns + units // size]), dim=1)
+        distinct = torch.unique(owners[0]).numel()
+        assert distinct == owners.shape[1], f"a page of {pool} has two owners"
+        assert distinct + available == self.layout.num_pages[pool], f"pages of {pool} were lost or made"
+
+    def finish(self):
+        """Invariant 7: with every request freed, every pool is as full as at the start."""
+        while self.backups:
+            self.discard()
+        self.free(self.running)
+        for pool in self.model.pools:
+            assert self.alloc.available_pages(pool) == self.layout.num_pages[pool]
+            assert not getattr(self.tables, pool).any()

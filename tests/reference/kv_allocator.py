@@ -1,0 +1,203 @@
+"""Plain-Python model of the paged allocator: page ids in lists, tables as lists of rows, backups as snapshots."""
+
+POOLS = ("full", "swa", "c4", "c128", "c4_state", "c128_state")
+TOKENS_PER_UNIT = {"full": 1, "swa": 1, "c4": 4, "c128": 128, "c4_state": 1, "c128_state": 1}
+
+
+class Rejected(Exception):
+    """A call with bad arguments."""
+
+
+class Exhausted(Exception):
+    """A pool lacks pages: (pool, needed, free)."""
+
+
+def first_needed(length, ratio):
+    overlap = {4: 1, 128: 0}[ratio]
+    return max(0, (length // ratio - overlap) * ratio)
+
+
+class Request:
+    def __init__(self, serial):
+        self.serial = serial
+        self.length = 0
+        self.pages = {pool: {} for pool in POOLS}  # page index -> page id
+        self.gone = dict.fromkeys(POOLS, 0)  # units before this one were evicted
+
+
+class AllocatorModel:
+    """num_pages: dict pool -> usable pages; a pool without an entry does not exist."""
+
+    def __init__(self, page_size, window, max_requests, max_context_len, num_pages):
+        self.page_size = page_size
+        self.window = window
+        self.max_requests = max_requests
+        self.max_context_len = max_context_len
+        self.pools = [pool for pool in POOLS if pool in num_pages]
+        self.free_pages = {pool: list(range(1, num_pages[pool] + 1)) for pool in self.pools}
+        self.rows = {pool: [[0] * self.columns(pool) for _ in range(max_requests)] for pool in POOLS}
+        self.requests = {}
+        self.snapshots = []
+        self.started = 0
+        self.takes = 0
+        self.taken_at = {pool: {} for pool in self.pools}  # page id -> when it was last taken
+
+    def columns(self, pool):
+        return max(1, self.max_context_len // TOKENS_PER_UNIT[pool]) if pool in self.pools else 0
+
+    def window_start(self, pool, length):
+        if pool == "swa":
+            needed = max(0, length - self.window + 1)
+        else:
+            needed = first_needed(length, 4 if pool == "c4_state" else 128)
+        return needed - needed % self.page_size
+
+    # Allocation
+
+    def extend(self, reqs, prefixes, seqs, tail_only, may_start):
+        """Returns dict pool -> list of slots; [] for pools that do not exist."""
+        self.reject_unless_distinct(reqs)
+        if not len(reqs) == len(prefixes) == len(seqs):
+            raise Rejected("sizes differ")
+        for req, prefix, seq in zip(reqs, prefixes, seqs, strict=True):
+            self.reject_bad_step(req, prefix, seq, tail_only, may_start)
+        wanted = {pool: [] for pool in self.pools}  # (request, page index) without a page, in the order of taking
+        for pool in self.pools:
+            for req, prefix, seq in zip(reqs, prefixes, seqs, strict=True):
+                units = self.units_to_allocate(pool, prefix, seq, tail_only)
+                owned = self.requests[req].pages[pool] if req in self.requests else {}
+                indices = sorted({unit // self.page_size for unit in units})
+                wanted[pool] += [(req, i) for i in indices if i not in owned]
+        for pool in self.pools:
+            if len(wanted[pool]) > len(self.free_pages[pool]):
+                raise Exhausted(pool, len(wanted[pool]), len(self.free_pages[pool]))
+
+        for req, seq in zip(reqs, seqs, strict=True):
+            if req not in self.requests:
+                self.started += 1
+                self.requests[req] = Request(self.started)
+            self.requests[req].length = max(self.requests[req].length, seq)
+        result = {pool: [] for pool in POOLS}
+        for pool in self.pools:
+            for req, page_index in wanted[pool]:
+                page = self.free_pages[pool].pop(0)
+                self.takes += 1
+                self.taken_at[pool][page] = self.takes
+                self.requests[req].pages[pool][page_index] = page
+            for req, prefix, seq in zip(reqs, prefixes, seqs, strict=True):
+                row = self.rows[pool][req]
+                for unit in self.units_to_allocate(pool, prefix, seq, tail_only):
+                    page = self.requests[req].pages[pool][unit // self.page_size]
+                    row[unit] = page * self.page_size + unit % self.page_size
+                u = TOKENS_PER_UNIT[pool]
+                result[pool] += row[prefix // u : seq // u]
+        return result
+
+    def units_to_allocate(self, pool, prefix, seq, tail_only):
+        if prefix == seq:
+            return range(0)
+        u = TOKENS_PER_UNIT[pool]
+        begin = prefix // u
+        if tail_only and pool.endswith("_state"):
+            begin = max(begin, self.window_start(pool, seq))
+        return range(begin, seq // u)
+
+    def reject_bad_step(self, req, prefix, seq, tail_only, may_start):
+        if prefix < 0 or seq < prefix or seq > self.max_context_len:
+            raise Rejected("lengths")
+        if req not in self.requests and (prefix > 0 or not may_start):
+            raise Rejected("unknown request")
+        if prefix > (self.requests[req].length if req in self.requests else 0):
+            raise Rejected("prefix beyond the allocated length")
+        if prefix == seq or req not in self.requests:
+            return
+        for pool in self.pools:
+            if pool in ("swa", "c4_state", "c128_state"):
+                reads = range(self.window_start(pool, prefix), prefix)
+                writes = self.units_to_allocate(pool, prefix, seq, tail_only)
+                if any(self.rows[pool][req][unit] == 0 for unit in reads):
+                    raise Rejected("the window has no slots")
+                if any(unit < self.requests[req].gone[pool] for unit in writes):
+                    raise Rejected("evicted")
+
+    def reject_unless_distinct(self, reqs):
+        if any(not 0 <= req < self.max_requests for req in reqs) or len(set(reqs)) != len(reqs):
+            raise Rejected("request ids")
+
+    def reject_unless_running(self, reqs):
+        self.reject_unless_distinct(reqs)
+        if any(req not in self.requests for req in reqs):
+            raise Rejected("unknown request")
+
+    # Release
+
+    def drop_page(self, pool, req, page_index):
+        """Takes a page from its request and returns its id."""
+        start = page_index * self.page_size
+        row = self.rows[pool][req]
+        for unit in range(start, min(start + self.page_size, len(row))):
+            row[unit] = 0
+        return self.requests[req].pages[pool].pop(page_index)
+
+    def evict(self, reqs, lengths):
+        self.reject_unless_running(reqs)
+        if len(reqs) != len(lengths):
+            raise Rejected("sizes differ")
+        for req, length in zip(reqs, lengths, strict=True):
+            if not 0 <= length <= self.requests[req].length:
+                raise Rejected("lengths")
+        for req, length in zip(reqs, lengths, strict=True):
+            request = self.requests[req]
+            for pool in self.pools:
+                if pool in ("swa", "c4_state", "c128_state"):
+                    request.gone[pool] = max(request.gone[pool], self.window_start(pool, length))
+                    for page_index in sorted(request.pages[pool]):
+                        if (page_index + 1) * self.page_size <= request.gone[pool]:
+                            self.free_pages[pool].append(self.drop_page(pool, req, page_index))
+
+    def free(self, reqs):
+        self.reject_unless_running(reqs)
+        for req in reqs:
+            for pool in self.pools:
+                for page_index in sorted(self.requests[req].pages[pool]):
+                    self.free_pages[pool].append(self.drop_page(pool, req, page_index))
+            del self.requests[req]
+
+    # Backups: a snapshot says who owned what
+
+    def backup(self):
+        self.snapshots.append(
+            {
+                request.serial: (
+                    request.length,
+                    {pool: {u for u, slot in enumerate(self.rows[pool][req]) if slot} for pool in self.pools},
+                )
+                for req, request in self.requests.items()
+            }
+        )
+
+    def discard(self):
+        self.snapshots.pop()
+
+    def restore(self):
+        snapshot = self.snapshots.pop()
+        returned = {pool: [] for pool in self.pools}
+        for req in list(self.requests):
+            request = self.requests[req]
+            length, units_then = snapshot.get(request.serial, (None, None))
+            for pool in self.pools:
+                kept = units_then[pool] if units_then is not None else set()
+                row = self.rows[pool][req]
+                for unit, slot in enumerate(row):
+                    if slot and unit not in kept:
+                        row[unit] = 0
+                for page_index in sorted(request.pages[pool]):
+                    start = page_index * self.page_size
+                    if not any(row[start : start + self.page_size]):
+                        returned[pool].append(self.drop_page(pool, req, page_index))
+            if length is None:
+                del self.requests[req]
+            else:
+                request.length = length
+        for pool in self.pools:
+            self.free_pages[pool][:0] = sorted(returned[pool], key=self.taken_at[pool].get)
