@@ -27,7 +27,7 @@ void append_release(ReleaseSegments& segments, int32_t pool, int64_t request, Un
     };
     const int64_t first_page = min_of(page_start_from(units.begin, page_shift), units.end);
     if (units.begin < first_page) {
-        append(units.begin, first_page, kNoPage);
+        append(units.begin, first_page, kKeepPage);
     }
     if (first_page < units.end) {
         append(first_page, units.end, ring_position);

@@ -23,7 +23,7 @@ struct ReleaseSegment {
     int32_t request;
     int32_t begin_unit;  // [begin_unit, end_unit): table entries that become 0
     int32_t end_unit;
-    int32_t ring_position;  // where the first page of the interval goes; dsv4::kNoPage: no page is given back
+    int32_t ring_position;  // where the first page of the interval goes; dsv4::kKeepPage: no page is given back
     int32_t reserved[3];
 };
 
@@ -40,7 +40,7 @@ constexpr int32_t kJoinPage = 1;
 // The units start at a page boundary and take pages from the ring.
 constexpr int32_t kTakePages = 2;
 
-constexpr int32_t kNoPage = -1;
+constexpr int32_t kKeepPage = -1;
 
 // Entry of the ring that lies `pages` after `position`. capacity: usable pages of the pool, pages <= capacity.
 DSV4_HOST_DEVICE constexpr int64_t ring_entry(int64_t position, int64_t pages, int64_t capacity) {

@@ -12,6 +12,7 @@ from dsv4_npu_ops.ops import (
     build_compress_metadata_verify,
     build_rope_tables,
     rope_gather,
+    write_req_tables,
 )
 from dsv4_npu_ops.rope import RopeCache, build_freqs_cis
 
@@ -32,4 +33,5 @@ __all__ = [
     "build_rope_tables",
     "graph_capture",
     "rope_gather",
+    "write_req_tables",
 ]

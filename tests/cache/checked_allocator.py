@@ -1,8 +1,9 @@
 """A KVAllocator that runs beside the plain-Python model and is checked against the invariants after every call."""
 
-import dsv4_npu_ops
 import torch
 from reference.kv_allocator import POOLS, AllocatorModel, Exhausted, Rejected
+
+import dsv4_npu_ops
 
 OUTPUTS = {pool: f"out_{pool}_loc" for pool in POOLS}
 

@@ -2,9 +2,10 @@
 
 import pickle
 
-import dsv4_npu_ops
 import pytest
 import torch
+
+import dsv4_npu_ops
 
 POOLS = ("full", "swa", "c4", "c128", "c4_state", "c128_state")
 

@@ -17,7 +17,7 @@ void check_segment(const ReleaseSegment& s, int64_t index, const std::array<int3
     TORCH_CHECK_VALUE(fault == kReleaseValid, "release_pages: segments[", index, "] is pool ", s.pool, ", request ",
                       s.request, ", units [", s.begin_unit, ", ", s.end_unit, "), ring position ", s.ring_position,
                       ", expected ", kExpected[fault]);
-    if (s.ring_position == kNoPage) {
+    if (s.ring_position == kKeepPage) {
         return;
     }
     for (int64_t unit = s.begin_unit; unit < s.end_unit; unit = next_page_start(unit, p.page_shift)) {
@@ -32,7 +32,7 @@ void check_segment(const ReleaseSegment& s, int64_t index, const std::array<int3
 void release_segment(const ReleaseSegment& s, const std::array<int32_t*, kNumPools>& tables, int32_t* free_pages,
                      const ReleasePagesParams& p) {
     int32_t* row = tables[s.pool] + table_offset_elems(s, 0, p);
-    if (s.ring_position != kNoPage) {
+    if (s.ring_position != kKeepPage) {
         for (int64_t unit = s.begin_unit; unit < s.end_unit; unit = next_page_start(unit, p.page_shift)) {
             free_pages[freed_page_offset_elems(s, unit, p)] = static_cast<int32_t>(page_of(row[unit], p.page_shift));
         }

@@ -40,7 +40,7 @@ DSV4_HOST_DEVICE constexpr int32_t release_fault(const ReleaseSegment& s, const 
     if (s.begin_unit < 0 || s.begin_unit >= s.end_unit || s.end_unit > p.columns[s.pool]) {
         return kReleaseUnits;
     }
-    const bool valid = s.ring_position == kNoPage || gives_ring_pages(s, p.num_pages[s.pool], p.page_shift);
+    const bool valid = s.ring_position == kKeepPage || gives_ring_pages(s, p.num_pages[s.pool], p.page_shift);
     return valid ? kReleaseValid : kReleasePages;
 }
 

@@ -11,6 +11,7 @@ from dsv4_npu_ops.ops.release_pages import release_pages
 from dsv4_npu_ops.ops.reserve_extend import reserve_extend
 from dsv4_npu_ops.ops.rope_gather import rope_gather
 from dsv4_npu_ops.ops.rope_tables import build_rope_tables
+from dsv4_npu_ops.ops.write_req_tables import write_req_tables
 
 __all__ = [
     "apply_rotary",
@@ -21,4 +22,5 @@ __all__ = [
     "release_pages",
     "reserve_extend",
     "rope_gather",
+    "write_req_tables",
 ]

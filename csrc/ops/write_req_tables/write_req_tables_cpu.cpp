@@ -1,0 +1,100 @@
+#include <c10/util/SmallVector.h>
+#include <c10/util/StringUtil.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <string>
+
+#include "ops/write_req_tables/write_req_tables.h"
+
+namespace dsv4 {
+namespace {
+
+using Rows = c10::SmallVector<WriteRow, 64>;  // 64: the usual decode batch stays on the stack
+using Slots = std::array<at::Tensor, kNumPools>;
+
+int64_t read(const at::Tensor& values, int32_t is_int64, int64_t row) {
+    return is_int64 ? static_cast<const int64_t*>(values.const_data_ptr())[row]
+                    : static_cast<const int32_t*>(values.const_data_ptr())[row];
+}
+
+WriteRow read_row(const WriteRows& rows, int64_t i, const WriteReqTablesParams& p) {
+    const int64_t start = read(rows.starts, p.start_is_int64, i);
+    return WriteRow{read(rows.req_pool_indices, p.request_is_int64, i), start, read(rows.ends, p.end_is_int64, i),
+                    p.has_state_starts ? read(*rows.c4_state_starts, p.c4_state_start_is_int64, i) : start,
+                    p.has_state_starts ? read(*rows.c128_state_starts, p.c128_state_start_is_int64, i) : start};
+}
+
+std::string describe(int32_t fault, int64_t i, const WriteRow& row, const WriteReqTablesParams& p) {
+    const std::string starts = c10::str(
+        "starts[", i, "] is ", row.start,
+        p.has_state_starts ? c10::str(" (state pools: ", row.c4_state_start, " and ", row.c128_state_start, ")")
+                           : std::string());
+    switch (fault) {
+        case kWriteNegativeStart:
+            return starts + ", expected at least 0";
+        case kWriteEndBeforeStart:
+            return c10::str("ends[", i, "] is ", row.end, ", expected no less than the starts, but ", starts);
+        case kWriteUnknownRequest:
+            return c10::str("req_pool_indices[", i, "] is ", row.request, ", expected 0 <= index < ", p.max_requests,
+                            " (rows of the tables)");
+        default:
+            return c10::str("ends[", i, "] is ", row.end, ", expected an end within the columns of every table");
+    }
+}
+
+// Validates every row, so that what follows cannot fail half-way.
+Rows read_rows(const WriteRows& rows, const WriteReqTablesParams& p) {
+    Rows valid;
+    std::array<int64_t, kNumPools> needed = {};
+    for (int64_t i = 0; i < p.num_rows; ++i) {
+        const WriteRow row = read_row(rows, i, p);
+        const int32_t fault = write_row_fault(row, p);
+        TORCH_CHECK_VALUE(fault == kWriteValid, "write_req_tables: ", describe(fault, i, row, p));
+        for (int32_t pool = 0; pool < kNumPools; ++pool) {
+            needed[pool] += write_units(row, pool, p);
+        }
+        valid.push_back(row);
+    }
+    for (int32_t pool = 0; pool < kNumPools; ++pool) {
+        TORCH_CHECK_VALUE(p.loc_elems[pool] >= needed[pool], "write_req_tables: slots of ", kTableNames[pool], " have ",
+                          p.loc_elems[pool], " entries, expected at least ", needed[pool], " (units of all rows)");
+    }
+    return valid;
+}
+
+// table: [max_requests, row_elems]; slots: the flat intervals of all rows.
+void write_pool(int32_t pool, const Rows& rows, int32_t* table, const int32_t* slots, const WriteReqTablesParams& p) {
+    for (const WriteRow& row : rows) {
+        const int64_t units = write_units(row, pool, p);
+        if (units > 0) {
+            std::transform(slots, slots + units, table + row.request * p.row_elems[pool] + write_begin(row, pool),
+                           table_entry);
+            slots += units;
+        }
+    }
+}
+
+void write_req_tables_cpu(const at::Tensor& full_table, const at::Tensor& swa_table, const at::Tensor& c4_table,
+                          const at::Tensor& c128_table, const at::Tensor& c4_state_table,
+                          const at::Tensor& c128_state_table, const at::Tensor& req_pool_indices,
+                          const at::Tensor& starts, const at::Tensor& ends, const at::Tensor& full_loc,
+                          const at::Tensor& swa_loc, const at::Tensor& c4_loc, const at::Tensor& c128_loc,
+                          const at::Tensor& c4_state_loc, const at::Tensor& c128_state_loc,
+                          const std::optional<at::Tensor>& c4_state_starts,
+                          const std::optional<at::Tensor>& c128_state_starts) {
+    const PoolTables tables{{full_table, swa_table, c4_table, c128_table, c4_state_table, c128_state_table}};
+    const Slots loc{full_loc, swa_loc, c4_loc, c128_loc, c4_state_loc, c128_state_loc};
+    const WriteRows inputs{req_pool_indices, starts, ends, c4_state_starts, c128_state_starts};
+    const WriteReqTablesParams p = check_write_req_tables(tables, inputs, loc);
+    const Rows rows = read_rows(inputs, p);
+    for (int32_t pool = 0; pool < kNumPools; ++pool) {
+        write_pool(pool, rows, tables[pool].mutable_data_ptr<int32_t>(), loc[pool].const_data_ptr<int32_t>(), p);
+    }
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(dsv4_npu_ops, CPU, m) { m.impl("write_req_tables", &write_req_tables_cpu); }
+
+}  // namespace dsv4

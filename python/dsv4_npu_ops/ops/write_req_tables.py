@@ -1,0 +1,87 @@
+"""Table writes: wrapper and fake kernel of ``torch.ops.dsv4_npu_ops.write_req_tables``."""
+
+import torch
+from torch import Tensor
+
+from dsv4_npu_ops.cache.out_cache_loc import OutCacheLoc
+from dsv4_npu_ops.cache.tables import RequestTables
+
+
+def write_req_tables(
+    tables: RequestTables,
+    req_pool_indices: Tensor,
+    starts: Tensor,
+    ends: Tensor,
+    loc: OutCacheLoc,
+    *,
+    state_starts: Tensor | tuple[Tensor, Tensor] | None = None,
+) -> None:
+    """Writes flat slots into the request tables of all pools in one launch, for engines with an allocator of their own.
+
+    Row i gets the units ``[starts[i] // u, ends[i] // u)`` of every pool; nothing else is touched. The slots of a
+    pool are flat, row after row. A row with ``starts[i] == ends[i]`` is padding: it has no slots in any pool, and its
+    request index is not looked at. A request may be named by several rows whose intervals do not overlap.
+
+    Args:
+        tables: request tables, int32; written.
+        req_pool_indices: ``[B]`` int32 or int64 rows of the tables, on their device.
+        starts, ends: ``[B]`` int32 or int64 raw tokens, on the tables' device.
+        loc: int32 slots on the tables' device. Entries beyond the rows' units are ignored; a negative slot is written
+            as 0 (none). The slots of a pool that does not exist are ignored.
+        state_starts: where the state pools' intervals start, in raw tokens like ``starts``: ``[B]`` for both pools,
+            or a pair or ``[2, B]`` for c4_state and c128_state. The intervals are then
+            ``[state_starts[i], ends[i])``. Default ``starts``.
+
+    Raises:
+        ValueError: wrong dtype, shape or device; on a CPU also a request index or length out of range, an end before
+            its start, or too few slots. Nothing was written.
+
+    Source: docs/spec.md, table writes.
+    """
+    c4_state_starts, c128_state_starts = _per_pool(state_starts)
+    torch.ops.dsv4_npu_ops.write_req_tables(
+        *tables.in_order(),
+        req_pool_indices,
+        starts,
+        ends,
+        *loc.in_order(),
+        c4_state_starts=c4_state_starts,
+        c128_state_starts=c128_state_starts,
+    )
+
+
+def _per_pool(state_starts: Tensor | tuple[Tensor, Tensor] | None) -> tuple[Tensor | None, Tensor | None]:
+    if state_starts is None:
+        return None, None
+    if isinstance(state_starts, Tensor) and state_starts.dim() == 1:
+        return state_starts, state_starts
+    if len(state_starts) != 2:
+        raise ValueError(
+            f"write_req_tables: state_starts has {len(state_starts)} rows, expected one vector or two, "
+            "for c4_state and c128_state"
+        )
+    return state_starts[0], state_starts[1]
+
+
+@torch.library.register_fake("dsv4_npu_ops::write_req_tables")
+def _(
+    full_table: Tensor,
+    swa_table: Tensor,
+    c4_table: Tensor,
+    c128_table: Tensor,
+    c4_state_table: Tensor,
+    c128_state_table: Tensor,
+    req_pool_indices: Tensor,
+    starts: Tensor,
+    ends: Tensor,
+    full_loc: Tensor,
+    swa_loc: Tensor,
+    c4_loc: Tensor,
+    c128_loc: Tensor,
+    c4_state_loc: Tensor,
+    c128_state_loc: Tensor,
+    *,
+    c4_state_starts: Tensor | None = None,
+    c128_state_starts: Tensor | None = None,
+) -> None:
+    return None
