@@ -103,10 +103,13 @@ FAULTS = [
     ("cache_cases", 3, "gm.scalar_store", ["'dst'", "UB"]),
     ("cache_cases", 4, "gm.dirty_line", ["DataCacheCleanAndInvalid"]),
     ("cache_cases", 5, "gm.line_shared", ["cache line"]),
+    ("sync_cases", 1, "sync.missing", ["3 of 4 blocks"]),
+    ("sync_cases", 2, "blocks.read_of_foreign_write", ["'dst'"]),
+    ("sync_cases", 3, "sync.workspace", ["zeros"]),
     ("atomic_sum", 1, "blocks.overlap", ["'dst'"]),
 ]
 KERNELS = sorted({fault[0] for fault in FAULTS})
-BLOCKS = {"block_cases": 2, "atomic_sum": 4}
+BLOCKS = {"block_cases": 2, "atomic_sum": 4, "sync_cases": 4}
 
 
 def aligned(elems: int) -> np.ndarray:
@@ -181,6 +184,8 @@ def test_results_of_the_corrected_kernels(sim: Simulator) -> None:
     assert scalar[128:130].tolist() == [3, 3] and scalar[136:138].tolist() == [67, 67]
     assert run_case(sim, "queue_cases", 0)[:192].tolist() == (src[:192] + 1).tolist()
     assert run_case(sim, "bound_queue", 4).tolist() == src.tolist()
+    met = run_case(sim, "sync_cases", 0)
+    assert met[32:64].tolist() == np.roll(src[:32], -8).tolist()
     assert run_case(sim, "atomic_sum", 0)[:8].tolist() == (src[:8] * 4 - 1).tolist()
 
 

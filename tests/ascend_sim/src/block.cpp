@@ -1,6 +1,8 @@
 #include "block.h"
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "config.h"
 #include "gm.h"
@@ -68,6 +70,8 @@ void Block::Begin(const char* kernel_name, int64_t block_index, int64_t block_co
     clean_lines.clear();
     clean_all = 0;
     dirty_lines.clear();
+    living_pipe = nullptr;
+    met = false;
     calls_made = 0;
     counters = Counters{};
 }
@@ -109,6 +113,22 @@ void Block::Finish() {
     }
     FinishScalarStores();
     running = false;
+}
+
+void ParkBlock(ParkedBlock& parked) {
+    // Everything the block owns moves out, so that the next block starts from a UB that looks used all over.
+    parked.ub.assign(g_ub, g_ub + kUbBytes);
+    parked.states.assign(g_states, g_states + kUbBytes);
+    parked.block = std::move(g_block);
+    g_ub_cleared = false;
+}
+
+void UnparkBlock(ParkedBlock& parked) {
+    std::copy(parked.ub.begin(), parked.ub.end(), g_ub);
+    std::copy(parked.states.begin(), parked.states.end(), g_states);
+    g_block = std::move(parked.block);
+    g_block.met = false;
+    g_ub_cleared = false;
 }
 
 std::string LoggedCall(Pipe pipe, uint32_t number) {

@@ -74,6 +74,10 @@ struct Block {
     uint32_t clean_all = 0;
     std::unordered_map<uint64_t, Call> dirty_lines;
 
+    void* living_pipe = nullptr;  // the TPipe that GetTPipePtr gives
+    bool met = false;             // waits in SyncAll for the other blocks
+    Call sync_call{};
+
     uint64_t calls_made = 0;
     Counters counters;
 
@@ -84,6 +88,15 @@ struct Block {
 };
 
 Block& CurrentBlock();
+
+// A block that waits in SyncAll, with its UB.
+struct ParkedBlock {
+    Block block;
+    std::vector<uint8_t> ub;
+    std::vector<ByteState> states;
+};
+void ParkBlock(ParkedBlock& parked);
+void UnparkBlock(ParkedBlock& parked);
 
 // The call that made instruction `number` of `pipe`, for messages.
 std::string LoggedCall(Pipe pipe, uint32_t number);

@@ -1,6 +1,7 @@
 #include "ascend_sim/launch.h"
 
 #include <algorithm>
+#include <memory>
 #include <mutex>
 #include <numeric>
 #include <random>
@@ -9,6 +10,7 @@
 
 #include "block.h"
 #include "config.h"
+#include "fiber.h"
 #include "gm.h"
 #include "launches.h"
 #include "report.h"
@@ -40,18 +42,79 @@ std::vector<uint32_t> BlockSequence(uint32_t blocks, std::mt19937_64& random) {
     return sequence;
 }
 
-void RunBlock(const Task& task, uint32_t index, uint64_t poison, LaunchCounters& counters) {
+void BlockBody(const Task& task) {
     Block& block = CurrentBlock();
-    block.Begin(task.kernel.c_str(), index, task.blocks, poison);
     try {
         task.body(task.args.data());
         block.Finish();
     } catch (const BlockAborted&) {
         block.running = false;
     }
-    counters.per_block[index] = block.counters;
-    counters.total.Add(block.counters);
 }
+
+// Runs the blocks of one launch, parking those that wait in SyncAll until all have come.
+class BlockScheduler {
+public:
+    BlockScheduler(const Task& task, LaunchCounters& counters) : task_(task), counters_(counters) {}
+
+    void Start(uint32_t index, uint64_t poison) {
+        CurrentBlock().Begin(task_.kernel.c_str(), index, task_.blocks, poison);
+        std::unique_ptr<Fiber> fiber = spare_ != nullptr ? std::move(spare_) : std::make_unique<Fiber>();
+        const bool ended = fiber->Start([this] { BlockBody(task_); });
+        Settle(index, ended, std::move(fiber));
+    }
+
+    // After every block has been started: lets the waiting blocks go on together until none is left.
+    void Finish(std::mt19937_64& random) {
+        while (!waiting_.empty()) {
+            std::vector<Waiting> round = std::move(waiting_);
+            waiting_.clear();
+            if (round.size() != task_.blocks) {
+                ReportMissing(round);
+                return;
+            }
+            NextGmEpoch();
+            std::shuffle(round.begin(), round.end(), random);
+            for (Waiting& one : round) {
+                UnparkBlock(*one.parked);
+                const bool ended = one.fiber->Resume();
+                Settle(one.index, ended, std::move(one.fiber));
+            }
+        }
+    }
+
+private:
+    struct Waiting {
+        uint32_t index;
+        std::unique_ptr<Fiber> fiber;
+        std::unique_ptr<ParkedBlock> parked;
+    };
+
+    void Settle(uint32_t index, bool ended, std::unique_ptr<Fiber> fiber) {
+        if (ended) {
+            counters_.per_block[index] = CurrentBlock().counters;
+            counters_.total.Add(CurrentBlock().counters);
+            spare_ = std::move(fiber);
+            return;
+        }
+        auto parked = std::make_unique<ParkedBlock>();
+        ParkBlock(*parked);
+        waiting_.push_back(Waiting{index, std::move(fiber), std::move(parked)});
+    }
+
+    // The stacks of the blocks that wait for ever are dropped as they are.
+    void ReportMissing(std::vector<Waiting>& round) {
+        UnparkBlock(*round.front().parked);
+        Complain(CurrentBlock().sync_call, Pipe::S, "sync.missing",
+                 "%zu of %u blocks reach SyncAll: they would hang; expected all of them", round.size(), task_.blocks);
+        CurrentBlock().running = false;
+    }
+
+    const Task& task_;
+    LaunchCounters& counters_;
+    std::unique_ptr<Fiber> spare_;
+    std::vector<Waiting> waiting_;
+};
 
 uint32_t RunTask(const Task& task) {
     std::lock_guard<std::mutex> lock(SimulatorMutex());
@@ -72,9 +135,11 @@ uint32_t RunTask(const Task& task) {
     ForgetScalarStores();
     static uint64_t launch_number = 0;
     std::mt19937_64 random(GlobalConfig().seed * 0x9e3779b97f4a7c15u + launch_number++);
+    BlockScheduler scheduler(task, counters);
     for (const uint32_t index : BlockSequence(task.blocks, random)) {
-        RunBlock(task, index, random(), counters);
+        scheduler.Start(index, random());
     }
+    scheduler.Finish(random);
     counters.traffic = CollectTraffic();
     Launches().push_back(std::move(counters));
     CurrentBlock().kernel = "";

@@ -1,12 +1,8 @@
 #include "ascend_sim/tpipe.h"
 
+#include "block.h"
+
 namespace AscendC {
-
-namespace {
-
-TPipe* g_pipe = nullptr;
-
-}  // namespace
 
 TPipe::TPipe(CallSite site) {
     Init(site);
@@ -19,7 +15,7 @@ TPipe::~TPipe() {
 void TPipe::Init(CallSite site) {
     ascend_sim::CreatePipe(Call{"TPipe::Init", site});
     alive_ = true;
-    g_pipe = this;
+    ascend_sim::CurrentBlock().living_pipe = this;
 }
 
 void TPipe::Reset(CallSite site) {
@@ -30,16 +26,18 @@ void TPipe::Destroy(CallSite site) {
     if (alive_) {
         ascend_sim::DestroyPipe(Call{"TPipe::Destroy", site});
         alive_ = false;
-        g_pipe = g_pipe == this ? nullptr : g_pipe;
+        void*& living = ascend_sim::CurrentBlock().living_pipe;
+        living = living == this ? nullptr : living;
     }
 }
 
 TPipe* LivingPipe() {
-    if (g_pipe == nullptr) {
+    auto* pipe = static_cast<TPipe*>(ascend_sim::CurrentBlock().living_pipe);
+    if (pipe == nullptr) {
         ascend_sim::Fail(Call{"GetTPipePtr", CallSite{"", 0}}, ascend_sim::Pipe::S, "pipe.dead",
                          "no TPipe is alive; expected one");
     }
-    return g_pipe;
+    return pipe;
 }
 
 }  // namespace AscendC

@@ -12,6 +12,7 @@ int64_t BlockIndex();
 int64_t BlockCount();
 void SetKernelType(KernelType type);
 void SyncAllBlocks(const Call& call);
+void SyncAllBlocksByMemory(const Call& call, const GmView& workspace, const UbView& scratch);
 int64_t SystemCycle();
 
 }  // namespace ascend_sim
@@ -54,6 +55,11 @@ inline int64_t GetSystemCycle() {
 
 inline void SyncAll(CallSite site = CallSite::Here()) {
     ascend_sim::SyncAllBlocks(Call{"SyncAll", site});
+}
+// workspace, scratch: zeroed, 32 bytes a block each.
+inline void SyncAll(const GlobalTensor<int32_t>& workspace, const LocalTensor<int32_t>& scratch,
+                    CallSite site = CallSite::Here()) {
+    ascend_sim::SyncAllBlocksByMemory(Call{"SyncAll", site}, workspace.view(), scratch.view());
 }
 
 template <class T, CacheLine Line, DcciDst Dst = DcciDst::CACHELINE_OUT>
