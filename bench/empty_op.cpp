@@ -49,5 +49,6 @@ TORCH_LIBRARY(dsv4_npu_bench, m) {
     define<3>(m);
     define<6>(m);
     define<14>(m);
+    define<20>(m);
     define<24>(m);
 }

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from dsv4_npu_ops import (
     KVLayout,
     RequestTables,

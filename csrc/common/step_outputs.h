@@ -23,6 +23,18 @@ struct StepMetadataParams {
     int32_t reserved;    // keeps the struct free of padding
 };
 
+// Slots of a step's tokens and completed groups: outputs of verify_bundle. `_row_elems` as above.
+struct StepSlotsParams {
+    int64_t full_row_elems;
+    int64_t swa_row_elems;
+    int64_t c4_row_elems;
+    int64_t c128_row_elems;
+    int64_t c4_state_row_elems;
+    int64_t c128_state_row_elems;
+    int64_t c4_capacity_groups;  // entries of out_c4_loc; 0 when the pool does not exist
+    int64_t c128_capacity_groups;
+};
+
 namespace dsv4 {
 
 constexpr int32_t kSkipPage = 0;   // what state kernels skip

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "cpu/step_scan.h"
+#include "torch/step_slot_tensors.h"
 
 namespace dsv4::cpu {
 
@@ -33,5 +34,12 @@ void write_group_slots(const ScannedStep& step, const at::Tensor& table, int64_t
     }
     std::fill(target + written, target + out.size(0), 0);
 }
+
+// Raises ValueError when a dense output holds fewer groups than the step completes; touches nothing.
+void check_slot_capacity(const char* op, const ScannedStep& step, const StepSlotsParams& p);
+
+// Overwrites every output to its last entry. Expects a step and buffers that have been checked.
+void write_step_slots(const ScannedStep& step, const StepSlotsParams& p, const SlotTables& tables,
+                      const SlotTensors& out);
 
 }  // namespace dsv4::cpu

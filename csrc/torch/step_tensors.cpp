@@ -51,6 +51,20 @@ int64_t check_groups(const char* op, const char* positions_name, const at::Tenso
 
 }  // namespace
 
+StepInputs verify_inputs(const at::Tensor& req_pool_indices, const at::Tensor& seq_lens,
+                         const std::optional<at::Tensor>& num_draft_tokens, int64_t width, int64_t max_seq_len,
+                         int64_t max_context_len) {
+    static const std::optional<at::Tensor> no_prefix;
+    return StepInputs{req_pool_indices,
+                      seq_lens,
+                      no_prefix,
+                      num_draft_tokens,
+                      num_draft_tokens.has_value() ? kVerifyRagged : kVerifyUniform,
+                      width,
+                      max_seq_len,
+                      max_context_len};
+}
+
 StepRowsParams check_step_rows(const char* op, const StepInputs& inputs, int64_t num_tokens) {
     const at::Tensor& requests = inputs.req_pool_indices;
     check::dim(op, "req_pool_indices", requests, 1);

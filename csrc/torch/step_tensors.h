@@ -23,6 +23,11 @@ struct StepInputs {
     const std::optional<at::Tensor>& operand() const { return form == kPrefill ? prefix_lens : num_draft_tokens; }
 };
 
+// Committed lengths with one width for all rows, or with a width each when num_draft_tokens is given.
+StepInputs verify_inputs(const at::Tensor& req_pool_indices, const at::Tensor& seq_lens,
+                         const std::optional<at::Tensor>& num_draft_tokens, int64_t width, int64_t max_seq_len,
+                         int64_t max_context_len);
+
 // The request tables that page tables are made of: int32 [max_requests, columns], columns 0 when the pool is missing.
 struct MetadataTables {
     const at::Tensor& swa;

@@ -3,7 +3,15 @@
 import torch  # noqa: F401  (its libraries must be loaded before the extension)
 
 from dsv4_npu_ops._C import version as __version__
-from dsv4_npu_ops.cache import CompressMetadata, KVAllocator, KVLayout, OutCacheLoc, PoolExhausted, RequestTables
+from dsv4_npu_ops.cache import (
+    CompressMetadata,
+    KVAllocator,
+    KVLayout,
+    OutCacheLoc,
+    PoolExhausted,
+    RequestTables,
+    VerifyStep,
+)
 from dsv4_npu_ops.graph_capture import graph_capture
 from dsv4_npu_ops.ops import (
     apply_rotary,
@@ -11,6 +19,8 @@ from dsv4_npu_ops.ops import (
     build_compress_metadata_prefill,
     build_compress_metadata_verify,
     build_rope_tables,
+    build_verify_step,
+    flatten_verify_bundle,
     rope_gather,
     write_req_tables,
 )
@@ -24,6 +34,7 @@ __all__ = [
     "PoolExhausted",
     "RequestTables",
     "RopeCache",
+    "VerifyStep",
     "__version__",
     "apply_rotary",
     "build_compress_metadata_decode",
@@ -31,6 +42,8 @@ __all__ = [
     "build_compress_metadata_verify",
     "build_freqs_cis",
     "build_rope_tables",
+    "build_verify_step",
+    "flatten_verify_bundle",
     "graph_capture",
     "rope_gather",
     "write_req_tables",

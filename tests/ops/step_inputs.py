@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 import torch
-from dsv4_npu_ops import KVLayout, RequestTables
 from hypothesis import strategies as st
+
+from dsv4_npu_ops import KVLayout, RequestTables
 
 POOLS = ("full", "swa", "c4", "c128", "c4_state", "c128_state")
 FORMS = ("prefill", "decode", "verify", "ragged")

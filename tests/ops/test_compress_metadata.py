@@ -2,14 +2,15 @@
 
 import dataclasses
 
-import dsv4_npu_ops
 import pytest
 import torch
-from dsv4_npu_ops import CompressMetadata
 from hypothesis import given
 from hypothesis import strategies as st
 from ops.step_inputs import FORMS, POOLS, filled_tables, steps
 from reference.compress_metadata import compress_metadata as oracle
+
+import dsv4_npu_ops
+from dsv4_npu_ops import CompressMetadata
 
 INT64_FIELDS = ("positions_c4", "positions_c128", "positions")
 PAGE_POOLS = POOLS[1:]

@@ -4,6 +4,7 @@ from dsv4_npu_ops.cache.compress_metadata import CompressMetadata
 from dsv4_npu_ops.cache.layout import POOLS, RAW_TOKENS_PER_SLOT, KVLayout
 from dsv4_npu_ops.cache.out_cache_loc import OutCacheLoc
 from dsv4_npu_ops.cache.tables import RequestTables
+from dsv4_npu_ops.cache.verify_step import VerifyStep
 
 from dsv4_npu_ops.cache.allocator import KVAllocator, PoolExhausted  # isort: skip  (its ops need the names above)
 
@@ -16,4 +17,5 @@ __all__ = [
     "OutCacheLoc",
     "PoolExhausted",
     "RequestTables",
+    "VerifyStep",
 ]

@@ -7,20 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dsv4_npu_ops.cache.layout import RAW_TOKENS_PER_SLOT, KVLayout
+from dsv4_npu_ops.cache.capacity import group_capacity, page_columns
+from dsv4_npu_ops.cache.layout import KVLayout
 
 PAGE_TABLE_POOLS: tuple[str, ...] = ("swa", "c4", "c128", "c4_state", "c128_state")
 """Pools that have a page table, in the order of the metadata's outputs."""
-
-
-def group_capacity(num_tokens: int, num_rows: int, ratio: int) -> int:
-    """Entries of a dense per-group output: ``max(1, min(T, T // ratio + B))``."""
-    return max(1, min(num_tokens, num_tokens // ratio + num_rows))
-
-
-def page_columns(max_seq_len: int, pool: str, page_size: int) -> int:
-    """Columns that the page table of ``pool`` needs for requests of ``max_seq_len`` raw tokens; at least 1."""
-    return max(1, -(-(max_seq_len // RAW_TOKENS_PER_SLOT[pool]) // page_size))
 
 
 @dataclass(slots=True)

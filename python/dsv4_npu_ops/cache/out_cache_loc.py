@@ -1,8 +1,14 @@
 """Slots of one step in all six pools (docs/spec.md, verify bundle and allocation)."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
+
+from dsv4_npu_ops.cache.capacity import group_capacity
+from dsv4_npu_ops.cache.layout import POOLS, RAW_TOKENS_PER_SLOT, KVLayout
 
 
 @dataclass
@@ -33,3 +39,24 @@ class OutCacheLoc:
             self.out_c4_state_loc,
             self.out_c128_state_loc,
         )
+
+    @classmethod
+    def empty(cls, layout: KVLayout, num_rows: int, num_tokens: int) -> OutCacheLoc:
+        """Uninitialised buffers for the ``out=`` form of a step of ``num_rows`` rows and at most ``num_tokens`` tokens.
+
+        The dense ones hold every group that such a step can complete: ``group_capacity(T, B, ratio)`` entries.
+
+        Raises:
+            ValueError: a negative number.
+        """
+        if num_rows < 0 or num_tokens < 0:
+            raise ValueError(
+                f"OutCacheLoc.empty: num_rows and num_tokens are {num_rows} and {num_tokens}, expected at least 0"
+            )
+
+        def buffer(pool: str) -> Tensor:
+            ratio = RAW_TOKENS_PER_SLOT[pool]
+            entries = num_tokens if ratio == 1 else group_capacity(num_tokens, num_rows, ratio)
+            return torch.empty(entries if layout.has_pool(pool) else 0, dtype=torch.int32, device=layout.device)
+
+        return cls(*(buffer(pool) for pool in POOLS))

@@ -11,6 +11,8 @@ from dsv4_npu_ops.ops.release_pages import release_pages
 from dsv4_npu_ops.ops.reserve_extend import reserve_extend
 from dsv4_npu_ops.ops.rope_gather import rope_gather
 from dsv4_npu_ops.ops.rope_tables import build_rope_tables
+from dsv4_npu_ops.ops.verify_bundle import flatten_verify_bundle
+from dsv4_npu_ops.ops.verify_step import build_verify_step
 from dsv4_npu_ops.ops.write_req_tables import write_req_tables
 
 __all__ = [
@@ -19,6 +21,8 @@ __all__ = [
     "build_compress_metadata_prefill",
     "build_compress_metadata_verify",
     "build_rope_tables",
+    "build_verify_step",
+    "flatten_verify_bundle",
     "release_pages",
     "reserve_extend",
     "rope_gather",

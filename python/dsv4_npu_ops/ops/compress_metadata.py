@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from dsv4_npu_ops.cache.compress_metadata import PAGE_TABLE_POOLS, CompressMetadata, group_capacity, page_columns
+from dsv4_npu_ops.cache.capacity import group_capacity, page_columns
+from dsv4_npu_ops.cache.compress_metadata import PAGE_TABLE_POOLS, CompressMetadata
 from dsv4_npu_ops.cache.tables import RequestTables
 from dsv4_npu_ops.ops.step_sizes import (
     FORM_DECODE,
@@ -171,9 +172,10 @@ def _build(
 
 
 def empty_metadata(
-    req_pool_indices: Tensor, exists: dict[str, bool], num_tokens: int, max_seq_len: int, page_size: int
+    req_pool_indices: Tensor, tables: tuple[Tensor, ...], num_tokens: int, max_seq_len: int, page_size: int
 ) -> tuple[Tensor, ...]:
-    """The fourteen outputs with their sizes and no values, for fake kernels. ``exists``: pools of PAGE_TABLE_POOLS."""
+    """The fourteen outputs with their sizes and no values, for fake kernels. ``tables``: those of PAGE_TABLE_POOLS."""
+    exists = {pool: table.shape[1] != 0 for pool, table in zip(PAGE_TABLE_POOLS, tables, strict=True)}
     num_rows = req_pool_indices.shape[0]
 
     def buffer(*shape: int, dtype: torch.dtype = torch.int32) -> Tensor:
@@ -217,8 +219,7 @@ def _(
     max_context_len: int,
 ) -> tuple[Tensor, ...]:
     tables = (swa_table, c4_table, c128_table, c4_state_table, c128_state_table)
-    exists = {pool: table.shape[1] != 0 for pool, table in zip(PAGE_TABLE_POOLS, tables, strict=True)}
-    return empty_metadata(req_pool_indices, exists, num_tokens, max_seq_len, page_size)
+    return empty_metadata(req_pool_indices, tables, num_tokens, max_seq_len, page_size)
 
 
 @torch.library.register_fake("dsv4_npu_ops::compress_metadata.out")

@@ -1,0 +1,54 @@
+"""Everything that one target verify needs (docs/spec.md, one op for a verify step)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dsv4_npu_ops.cache.compress_metadata import CompressMetadata
+from dsv4_npu_ops.cache.layout import KVLayout
+from dsv4_npu_ops.cache.out_cache_loc import OutCacheLoc
+
+
+@dataclass(slots=True)
+class VerifyStep:
+    """Slots, metadata and RoPE rows of one step.
+
+    ``out_cache_loc``: its dense slots have the metadata's capacity and a zero tail. ``c4_cos``, ``c4_sin``,
+    ``c128_cos``, ``c128_sin``: float32 ``[cap, D]``, the rows at ``metadata.positions_c4`` and ``positions_c128``;
+    those of the zero tail are the row of position 0.
+
+    Source: docs/spec.md, one op for a verify step.
+    """
+
+    out_cache_loc: OutCacheLoc
+    metadata: CompressMetadata
+    c4_cos: Tensor
+    c4_sin: Tensor
+    c128_cos: Tensor
+    c128_sin: Tensor
+
+    @classmethod
+    def empty(
+        cls, layout: KVLayout, num_rows: int, num_tokens: int, rope_dim: int, max_seq_len: int | None = None
+    ) -> VerifyStep:
+        """Uninitialised buffers for the ``out=`` form.
+
+        Args:
+            layout, num_rows, num_tokens, max_seq_len: as in ``CompressMetadata.empty``.
+            rope_dim: D, elements of a RoPE row.
+
+        Raises:
+            ValueError: a negative number.
+        """
+        if rope_dim < 0:
+            raise ValueError(f"VerifyStep.empty: rope_dim is {rope_dim}, expected at least 0")
+        metadata = CompressMetadata.empty(layout, num_rows, num_tokens, max_seq_len)
+        groups = (metadata.positions_c4, metadata.positions_c4, metadata.positions_c128, metadata.positions_c128)
+        return cls(
+            OutCacheLoc.empty(layout, num_rows, num_tokens),
+            metadata,
+            *(torch.empty(len(g), rope_dim, dtype=torch.float32, device=layout.device) for g in groups),
+        )
