@@ -4,7 +4,7 @@ VENV ?= .venv
 PY = $(VENV)/bin/python
 export TOKENIZERS_PARALLELISM = false
 
-.PHONY: demo test bench fuzz lint build setup wheel clean
+.PHONY: demo test bench fuzz lint build build-sim setup wheel clean
 
 setup: $(VENV)/.ready
 
@@ -19,8 +19,13 @@ $(VENV)/.ready: pyproject.toml
 build: setup
 	PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) -m pip install --quiet --no-build-isolation --no-deps --editable .
 
-test: build
+# The kernels against the device simulator; needed by tests only.
+build-sim: build
+	PATH="$(abspath $(VENV))/bin:$$PATH" cmake --build build/cmake --target dsv4_ascend_backend
+
+test: build-sim
 	$(PY) -m pytest tests
+	DSV4_BACKEND=ascend-sim $(PY) -m pytest tests/ops
 
 bench: build
 	PATH="$(abspath $(VENV))/bin:$$PATH" cmake --build build/cmake --target dsv4_bench_ops

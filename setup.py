@@ -27,7 +27,7 @@ class CMakeBuild(build_ext):
             "-G",
             "Ninja",
             f"-DPython_EXECUTABLE={sys.executable}",
-            f"-DCMAKE_LIBRARY_OUTPUT_DIRECTORY={target.parent}",
+            f"-DDSV4_OUTPUT_DIR={target.parent}",
             f"-DCMAKE_BUILD_TYPE={os.environ.get('CMAKE_BUILD_TYPE', 'Release')}",
         ]
         subprocess.run(configure, check=True)

@@ -8,19 +8,19 @@
 #include <functional>
 #include <initializer_list>
 
-namespace dsv4::device {
+namespace dsv4::npu {
 
 // Vector cores of the device that holds `on`, queried from the runtime.
-uint32_t vector_cores(const at::Tensor& on);
+int64_t vector_cores(const at::Tensor& on);
 
-// The device's sticky error words: kErrorLanes lanes of 32 bytes, one a block. Device memory.
-inline constexpr uint32_t kErrorLanes = 64;
+// Device memory of the sticky error words of the device that holds `on`, see common/device_error.h.
 void* error_lanes(const at::Tensor& on);
 
 // Puts a kernel on the current stream of the device that holds the first tensor of `memory`, behind everything queued
 // before. `memory` is every tensor that the kernel reads or writes; all must be on that device. `run` calls the
-// generated aclrtlaunch_<kernel>(.., stream, ..) and returns its code; it owns all that it uses by value, because it
-// may run later on another thread. A code other than 0 becomes an error that names `op`.
-void launch(const char* op, std::initializer_list<at::Tensor> memory, std::function<uint32_t(void* stream)> run);
+// generated aclrtlaunch_<kernel>(blocks, stream, ..) and returns its code; it owns all that it uses by value, because
+// it may run later on another thread. A code other than 0 becomes an error that names `op`.
+void launch(const char* op, std::initializer_list<at::Tensor> memory, int64_t blocks,
+            std::function<uint32_t(uint32_t blocks, void* stream)> run);
 
-}  // namespace dsv4::device
+}  // namespace dsv4::npu

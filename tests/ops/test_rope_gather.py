@@ -51,6 +51,7 @@ def test_view_4d(device):
     assert torch.equal(got_cos[0, 0, 0].cpu(), cos[3].cpu())
 
 
+@pytest.mark.cpu_only
 @pytest.mark.parametrize("position", [-1, 8])
 def test_position_outside_the_table_raises_and_writes_nothing(position):
     cos, sin = make_tables(8, 4, torch.float32, "cpu")
@@ -58,6 +59,16 @@ def test_position_outside_the_table_raises_and_writes_nothing(position):
     with pytest.raises(IndexError, match=rf"positions\[1\] is {position}, expected 0 <= position < 8"):
         dsv4_npu_ops.rope_gather(cos, sin, torch.tensor([0, position]), out=out)
     assert all(torch.equal(t, torch.full((2, 4), 7.0)) for t in out)
+
+
+@pytest.mark.simulated_only
+def test_position_outside_the_table_gives_nan_and_an_error_word(ascend_sim):
+    cos, sin = make_tables(8, 4, torch.float32, "cpu")
+    got_cos, got_sin = dsv4_npu_ops.rope_gather(cos, sin, torch.tensor([2, 8, -1, 7]))
+    for got, table in ((got_cos, cos), (got_sin, sin)):
+        assert torch.equal(got[[0, 3]], table[[2, 7]])
+        assert got[[1, 2]].isnan().all()
+    assert ascend_sim.take_errors() == [[1, 100, 1, 8, 0, 0, 0, 0]]
 
 
 BAD_ARGUMENTS = [

@@ -19,6 +19,10 @@ void check_output(const char* name, const at::Tensor& out, const at::Tensor& cos
 
 }  // namespace
 
+int32_t element_type(at::ScalarType dtype) {
+    return dtype == at::kFloat ? kFloat32 : dtype == at::kHalf ? kFloat16 : kBFloat16;
+}
+
 RopeGatherParams check_rope_gather(const at::Tensor& cos, const at::Tensor& sin, const at::Tensor& positions,
                                    bool inverse, const at::Tensor& cos_out, const at::Tensor& sin_out) {
     check::dim(kOp, "cos", cos, 2);
@@ -41,6 +45,8 @@ RopeGatherParams check_rope_gather(const at::Tensor& cos, const at::Tensor& sin,
                             static_cast<int32_t>(cos.size(1)),
                             positions.scalar_type() == at::kLong,
                             inverse,
+                            element_type(cos.scalar_type()),
+                            element_type(cos_out.scalar_type()),
                             0};
 }
 

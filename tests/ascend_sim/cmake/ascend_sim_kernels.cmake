@@ -2,11 +2,10 @@
 #
 # Builds the shared library <target> from Ascend C sources against the device simulator, with a launch function
 # aclrtlaunch_<kernel> for every kernel. The generated aclrtlaunch_<kernel>.h are in the target's include directories.
-find_package(Python3 COMPONENTS Interpreter REQUIRED)
-
-set(ASCEND_SIM_GENERATOR "${CMAKE_CURRENT_LIST_DIR}/../generate_stubs.py")
-
 function(ascend_sim_add_kernels target)
+    # Found here and not above: callers in other folders do not see this file's variables.
+    find_package(Python3 COMPONENTS Interpreter REQUIRED)
+    set(generator "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../generate_stubs.py")
     cmake_parse_arguments(ARG "" "" "SOURCES;INCLUDE_DIRS" ${ARGN})
     set(out "${CMAKE_CURRENT_BINARY_DIR}/${target}_launch")
     set(include_options)
@@ -20,8 +19,8 @@ function(ascend_sim_add_kernels target)
     endforeach()
     add_custom_command(
         OUTPUT "${out}/launch_stubs.cpp"
-        COMMAND "${Python3_EXECUTABLE}" "${ASCEND_SIM_GENERATOR}" --out "${out}" ${include_options} ${ARG_SOURCES}
-        DEPENDS "${ASCEND_SIM_GENERATOR}" ${ARG_SOURCES} ${headers}
+        COMMAND "${Python3_EXECUTABLE}" "${generator}" --out "${out}" ${include_options} ${ARG_SOURCES}
+        DEPENDS "${generator}" ${ARG_SOURCES} ${headers}
         COMMENT "Launch stubs of ${target}"
         VERBATIM)
     add_library(${target} SHARED ${ARG_SOURCES} "${out}/launch_stubs.cpp")

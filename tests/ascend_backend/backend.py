@@ -1,0 +1,58 @@
+"""Loads the backend "ascend-sim" into this process: from then on, ops on CPU tensors run their simulated kernels."""
+
+import ctypes
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import dsv4_npu_ops  # noqa: F401  (registers the ops that the backend overrides)
+
+ROOT = Path(__file__).resolve().parents[2]
+LIBRARY = ROOT / "build" / "cmake" / "tests" / "ascend_backend" / "libdsv4_ascend_backend.so"
+ERROR_LANE_WORDS = 8
+
+
+class AscendSim:
+    """Handle on the simulated device of this process."""
+
+    def __init__(self) -> None:
+        if not LIBRARY.exists():
+            raise FileNotFoundError(f"{LIBRARY} is missing: `make build-sim` builds it")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.ops.load_library(str(LIBRARY))
+        self._library = ctypes.CDLL(str(LIBRARY))
+        self._library.dsv4_sim_error_words.restype = ctypes.POINTER(ctypes.c_int32)
+        self._library.ascend_sim_counters_json.restype = ctypes.c_char_p
+        self._library.ascend_sim_set_seed.argtypes = [ctypes.c_uint64]
+        self._library.dsv4_sim_force_blocks.argtypes = [ctypes.c_int64]
+        self._library.dsv4_sim_set_cores.argtypes = [ctypes.c_int64]
+
+    def force_blocks(self, blocks: int) -> None:
+        """Blocks of every launch; 0 leaves the number to the op."""
+        self._library.dsv4_sim_force_blocks(blocks)
+
+    def set_cores(self, cores: int) -> None:
+        """Vector cores that the device reports; 0 for the default."""
+        self._library.dsv4_sim_set_cores(cores)
+
+    def set_seed(self, seed: int) -> None:
+        """Seed of the block order and of the poison in UB."""
+        self._library.ascend_sim_set_seed(seed)
+
+    def take_errors(self) -> list[list[int]]:
+        """The non-zero lanes of the device's error words; clears them."""
+        words = self._library.dsv4_sim_error_words()
+        lanes = [[words[lane * ERROR_LANE_WORDS + i] for i in range(ERROR_LANE_WORDS)] for lane in range(64)]
+        for index in range(64 * ERROR_LANE_WORDS):
+            words[index] = 0
+        return [lane for lane in lanes if any(lane)]
+
+    def take_counters(self) -> list[dict[str, Any]]:
+        """Counters of every launch since the last call."""
+        counters = json.loads(self._library.ascend_sim_counters_json())
+        self._library.ascend_sim_clear_counters()
+        return counters
