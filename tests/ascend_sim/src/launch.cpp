@@ -19,6 +19,8 @@ namespace ascend_sim {
 
 namespace {
 
+constexpr size_t kKeptLaunches = 256;
+
 struct Task {
     std::string kernel;
     uint32_t blocks;
@@ -141,6 +143,9 @@ uint32_t RunTask(const Task& task) {
     }
     scheduler.Finish(random);
     counters.traffic = CollectTraffic();
+    if (Launches().size() >= kKeptLaunches) {
+        Launches().erase(Launches().begin());
+    }
     Launches().push_back(std::move(counters));
     CurrentBlock().kernel = "";
     return GlobalReport().total() == errors_before ? 0 : 1;

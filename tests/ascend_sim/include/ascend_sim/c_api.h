@@ -34,7 +34,7 @@ uint64_t ascend_sim_error_count(void);
 const char* ascend_sim_errors_json(void);
 void ascend_sim_clear_errors(void);
 
-// JSON list of the counters of every launch since the last clear.
+// JSON list of the counters of the launches since the last clear, the latest 256 at most.
 const char* ascend_sim_counters_json(void);
 uint64_t ascend_sim_launch_count(void);
 void ascend_sim_clear_counters(void);
