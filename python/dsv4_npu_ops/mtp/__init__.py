@@ -1,0 +1,1 @@
+"""A DeepSeek-V4 forward with MTP drafting that keeps its caches in the paged pools."""
