@@ -1,0 +1,91 @@
+"""What a run counts: steps, accepted lengths, calls and time of every op, pool occupancy."""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+class OpClock:
+    """Counts the calls of every op of this library and the wall time spent in them, wrapper included."""
+
+    def __init__(self) -> None:
+        self.calls: Counter[str] = Counter()
+        self._nanoseconds: Counter[str] = Counter()
+
+    def wrap(self, op: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
+        """The same callable, counted under ``name`` (default: its own)."""
+        key = name or op.__name__
+
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            started = time.perf_counter_ns()
+            try:
+                return op(*args, **kwargs)
+            finally:
+                self._nanoseconds[key] += time.perf_counter_ns() - started
+                self.calls[key] += 1
+
+        return timed
+
+    def microseconds_per_call(self) -> dict[str, float]:
+        """Mean wall time of one call of every op, in microseconds."""
+        return {name: self._nanoseconds[name] / calls / 1e3 for name, calls in self.calls.items()}
+
+    def table(self) -> str:
+        """Calls and time of every op, the most expensive first, as text."""
+        lines = [f"{'op':34} {'calls':>7} {'us/call':>9} {'total ms':>9}"]
+        for name, nanoseconds in self._nanoseconds.most_common():
+            calls = self.calls[name]
+            lines.append(f"{name:34} {calls:7d} {nanoseconds / calls / 1e3:9.1f} {nanoseconds / 1e6:9.2f}")
+        return "\n".join(lines)
+
+
+@dataclass
+class RunStats:
+    """Counts over one ``Runner.generate`` call.
+
+    Attributes:
+        prefill_steps, verify_steps: forwards of the target, each over a ragged batch.
+        draft_extend_passes, draft_passes: forwards of the MTP layer over accepted tokens, and over one guess a row.
+        prefill_tokens, verify_tokens: tokens in those forwards, padding rows excluded.
+        accepted: how often one row's verify accepted 1, 2, .. n of its tokens.
+        emitted_tokens: tokens handed to requests, the first one after prefill included.
+        peak_pages: most pages owned at once, by pool; ``total_pages``: usable pages.
+        final_pages: pages still owned when everything has finished; all zero unless something leaked.
+    """
+
+    prefill_steps: int = 0
+    verify_steps: int = 0
+    draft_extend_passes: int = 0
+    draft_passes: int = 0
+    prefill_tokens: int = 0
+    verify_tokens: int = 0
+    emitted_tokens: int = 0
+    peak_running: int = 0
+    accepted: Counter[int] = field(default_factory=Counter)
+    peak_pages: dict[str, int] = field(default_factory=dict)
+    final_pages: dict[str, int] = field(default_factory=dict)
+    total_pages: dict[str, int] = field(default_factory=dict)
+    ops: OpClock = field(default_factory=OpClock)
+
+    def tokens_per_step(self) -> float:
+        """Mean accepted length of a row's verify; plain decoding gives 1."""
+        rows = sum(self.accepted.values())
+        return sum(length * count for length, count in self.accepted.items()) / rows if rows else 0.0
+
+    def observe_pools(self, available: dict[str, int]) -> None:
+        """Updates the occupancy from the free pages of every pool."""
+        for pool, free in available.items():
+            owned = self.total_pages[pool] - free
+            self.peak_pages[pool] = max(self.peak_pages.get(pool, 0), owned)
+            self.final_pages[pool] = owned
+
+    def histogram(self) -> str:
+        """The accepted lengths as text, one bar a length."""
+        rows = sum(self.accepted.values())
+        lines = []
+        for length in range(1, max(self.accepted, default=0) + 1):
+            count = self.accepted[length]
+            lines.append(f"{length:3d} {count:6d} {'#' * round(40 * count / rows)}")
+        return "\n".join(lines)

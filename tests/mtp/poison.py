@@ -1,0 +1,59 @@
+"""A runner whose pools hold NaN wherever nothing may be read: unwritten, released, and beyond the committed length."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from dsv4_npu_ops.cache import POOLS, RAW_TOKENS_PER_SLOT, KVLayout
+from dsv4_npu_ops.mtp.pools import LayerPools
+from dsv4_npu_ops.mtp.runner import Runner
+
+
+def pool_tensors(runner: Runner, pool: str) -> list[torch.Tensor]:
+    """Every layer's tensor that is addressed by this pool's slots."""
+
+    def of(layer: LayerPools) -> list[torch.Tensor]:
+        compressors = [pools for pools in (layer.compressor, layer.indexer) if pools is not None]
+        if pool == "swa":
+            return [layer.swa]
+        if pool == f"c{layer.ratio}":
+            return [pools.entries for pools in compressors]
+        if pool == f"c{layer.ratio}_state":
+            return [pools.state for pools in compressors]
+        return []
+
+    layers = [*runner.pools.layers, runner.pools.nextn]
+    return [tensor for layer in layers for tensor in of(layer)]
+
+
+def poisoned_runner(target: Any, nextn: Any, layout: KVLayout, **options: Any) -> Runner:
+    """A runner over pools full of NaN, whose released slots become NaN again, and so do those of rejected tokens."""
+    runner = Runner(target, nextn, layout, fill=float("nan"), **options)
+
+    def poison(pool: str, slots: torch.Tensor) -> None:
+        for tensor in pool_tensors(runner, pool):
+            tensor[slots.long()] = float("nan")
+
+    def watched(release: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            before = {pool: getattr(runner.tables, pool).clone() for pool in POOLS}
+            result = release(*args)
+            for pool in POOLS:
+                poison(pool, before[pool][(before[pool] > 0) & (getattr(runner.tables, pool) == 0)])
+            return result
+
+        return call
+
+    evict = watched(runner.allocator.evict)
+
+    def evict_and_poison_rejected(rows: list[int], committed: list[int]) -> None:
+        evict(rows, committed)
+        for pool in POOLS:
+            for row, length in zip(rows, committed, strict=True):
+                slots = getattr(runner.tables, pool)[row, length // RAW_TOKENS_PER_SLOT[pool] :]
+                poison(pool, slots[slots > 0])
+
+    runner.allocator.evict = evict_and_poison_rejected
+    runner.allocator.free = watched(runner.allocator.free)
+    return runner
