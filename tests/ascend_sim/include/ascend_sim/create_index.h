@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
 #include "ascend_sim/pool.h"
 #include "ascend_sim/vector_scalar.h"
@@ -28,7 +29,10 @@ void FillProgression(const Call& call, const AscendC::LocalTensor<T>& dst, T fir
         }
     }
     for (uint32_t i = 0; i < head; ++i) {
-        dst.SetValue(i, static_cast<T>(float(first) + float(step) * float(i)), call.site);
+        const T value = static_cast<T>(float(first) + float(step) * float(i));
+        const uint32_t address = dst.view().address + i * static_cast<uint32_t>(sizeof(T));
+        ScalarUbWrite(call, address, sizeof(T));
+        std::memcpy(UbMemory() + address, &value, sizeof(T));
     }
     SetFlag(call, Event::S_V, PeekEventId(call, Event::S_V));
     WaitFlag(call, Event::S_V, PeekEventId(call, Event::S_V));
