@@ -7,6 +7,7 @@ import weakref
 
 import pytest
 import torch
+
 from dsv4_npu_ops import RopeCache, build_freqs_cis, build_rope_tables, graph_capture, rope_gather
 
 CONFIG = dict(rope_theta=10000.0, compress_rope_theta=160000.0, qk_rope_head_dim=64)

@@ -3,10 +3,11 @@
 import cmath
 import types
 
-import dsv4_npu_ops
 import pytest
 import torch
 from reference import rope as oracle
+
+import dsv4_npu_ops
 
 YARN = dict(factor=16, original_max_position_embeddings=65536, beta_fast=32, beta_slow=1)
 FLAT = dict(rope_theta=10000.0, compress_rope_theta=160000.0, qk_rope_head_dim=64)

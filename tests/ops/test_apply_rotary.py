@@ -1,11 +1,12 @@
 """In-place rotation against its oracle, complex numbers and transformers."""
 
-import dsv4_npu_ops
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from reference import rope as oracle
+
+import dsv4_npu_ops
 
 TABLE_DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 DTYPES = [*TABLE_DTYPES, torch.float64]

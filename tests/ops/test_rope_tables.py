@@ -1,11 +1,12 @@
 """RoPE tables against their oracle."""
 
-import dsv4_npu_ops
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from reference import rope as oracle
+
+import dsv4_npu_ops
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 

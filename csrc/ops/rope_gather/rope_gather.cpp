@@ -3,7 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
-#include "torch/check.h"
+#include "torch/rope_dtype.h"
 
 namespace dsv4 {
 namespace {
@@ -11,7 +11,7 @@ namespace {
 constexpr char kOp[] = "rope_gather";
 
 void check_output(const char* name, const at::Tensor& out, const at::Tensor& cos, int64_t num_positions) {
-    check::dtype(kOp, name, out, {at::kFloat, at::kHalf, at::kBFloat16});
+    check::rope_dtype(kOp, name, out);
     check::same_device(kOp, name, out, "cos", cos);
     check::shape(kOp, name, out, {num_positions, cos.size(1)});
     check::contiguous(kOp, name, out);
@@ -26,7 +26,7 @@ int32_t element_type(at::ScalarType dtype) {
 RopeGatherParams check_rope_gather(const at::Tensor& cos, const at::Tensor& sin, const at::Tensor& positions,
                                    bool inverse, const at::Tensor& cos_out, const at::Tensor& sin_out) {
     check::dim(kOp, "cos", cos, 2);
-    check::dtype(kOp, "cos", cos, {at::kFloat, at::kHalf, at::kBFloat16});
+    check::rope_dtype(kOp, "cos", cos);
     check::contiguous(kOp, "cos", cos);
     check::dtype(kOp, "sin", sin, {cos.scalar_type()});
     check::same_device(kOp, "sin", sin, "cos", cos);

@@ -7,6 +7,7 @@ from dsv4_npu_ops.ops.compress_metadata import (
     build_compress_metadata_prefill,
     build_compress_metadata_verify,
 )
+from dsv4_npu_ops.ops.compressor_metadata import compressor_metadata
 from dsv4_npu_ops.ops.release_pages import release_pages
 from dsv4_npu_ops.ops.reserve_extend import reserve_extend
 from dsv4_npu_ops.ops.rope_gather import rope_gather
@@ -22,6 +23,7 @@ __all__ = [
     "build_compress_metadata_verify",
     "build_rope_tables",
     "build_verify_step",
+    "compressor_metadata",
     "flatten_verify_bundle",
     "release_pages",
     "reserve_extend",

@@ -1,0 +1,164 @@
+#include <torch/library.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "ops/compressor_metadata/compressor_metadata.h"
+#include "torch/rope_dtype.h"
+
+namespace dsv4 {
+namespace {
+
+constexpr char kOp[] = "compressor_metadata";
+
+int64_t read(const at::Tensor& values, bool is_int64, int64_t index) {
+    return is_int64 ? values.const_data_ptr<int64_t>()[index] : values.const_data_ptr<int32_t>()[index];
+}
+
+// The step's rows one after the other: groups of a request that was checked, and where they start.
+struct Request {
+    CompletedGroups groups;
+    const int32_t* blocks;  // [W]
+};
+
+Request read_request(const CompressorMetadataInputs& in, const CompressorMetadataParams& p, int64_t request) {
+    const int64_t begin = read(in.cu_seqlens, p.cu_seqlens_is_int64, request);
+    const int64_t end = read(in.cu_seqlens, p.cu_seqlens_is_int64, request + 1);
+    const int64_t start = read(in.start_pos, p.start_pos_is_int64, request);
+    const int32_t fault = request_fault(begin, end, start);
+    TORCH_CHECK_VALUE(fault != kDecreasingCuSeqlens, kOp, ": cu_seqlens[", request + 1, "] is ", end,
+                      ", expected at least cu_seqlens[", request, "], which is ", begin);
+    TORCH_CHECK_VALUE(fault != kTooManyTokens, kOp, ": cu_seqlens[", request, "] and cu_seqlens[", request + 1,
+                      "] are ", begin, " and ", end, ", expected at most ", kInt32Max, " tokens between them");
+    TORCH_CHECK_VALUE(fault != kStartTooLarge, kOp, ": start_pos[", request, "] is ", start, ", expected at most ",
+                      kInt32Max);
+    return Request{completed_groups(start, end - begin, p.ratio),
+                   in.kv_block_table.const_data_ptr<int32_t>() + block_entry_offset_elems(request, 0, p)};
+}
+
+void check_flat_slots(const Request& request, int64_t index, const CompressorMetadataParams& p) {
+    const int64_t last = request.groups.first + request.groups.count - 1;
+    const int64_t columns = min_of(block_column(last, p) + 1, p.block_columns);
+    for (int64_t column = block_column(request.groups.first, p); column < columns; ++column) {
+        const int64_t block = request.blocks[column];
+        TORCH_CHECK_VALUE(flat_slot(block, p.block_size - 1, p) <= kInt32Max, kOp, ": kv_block_table[", index, ", ",
+                          column, "] is ", block, ", expected slots that fit int32 (kv_block_size is ", p.block_size,
+                          ")");
+    }
+}
+
+void check_values(const CompressorMetadataInputs& in, const CompressorMetadataParams& p) {
+    int64_t num_groups = 0;
+    for (int64_t i = 0; i < p.num_reqs; ++i) {
+        const Request request = read_request(in, p, i);
+        num_groups += request.groups.count;
+        if (!p.pairs && request.groups.count > 0) {
+            check_flat_slots(request, i, p);
+        }
+    }
+    TORCH_CHECK_VALUE(num_groups <= in.num_rows, kOp, ": num_rows is ", in.num_rows, ", expected at least ", num_groups,
+                      " (groups that the step completes)");
+}
+
+// Writes rows of the outputs: cos, sin [rows, 1, 1, D] of element_t, slot_mapping [rows] or [rows, 2].
+template <typename element_t>
+class RowWriter {
+  public:
+    RowWriter(const CompressorMetadataInputs& in, const CompressorMetadataOutputs& out,
+              const CompressorMetadataParams& p)
+        : p_(p),
+          table_cos_(in.rope_cos.const_data_ptr<element_t>()),
+          table_sin_(in.rope_sin.const_data_ptr<element_t>()),
+          cos_(out.cos.mutable_data_ptr<element_t>()),
+          sin_(out.sin.mutable_data_ptr<element_t>()),
+          slots_(out.slot_mapping.mutable_data_ptr<int32_t>()) {}
+
+    void write(int64_t row, int64_t group, int64_t block) const {
+        const int64_t from = group_position(group, p_.ratio) * p_.rope_dim;
+        std::memcpy(cos_ + row * p_.rope_dim, table_cos_ + from, p_.rope_dim * sizeof(element_t));
+        std::memcpy(sin_ + row * p_.rope_dim, table_sin_ + from, p_.rope_dim * sizeof(element_t));
+        write_slot(row, block, block_offset(group, p_));
+    }
+
+    void write_dummy(int64_t row) const {
+        std::fill_n(cos_ + row * p_.rope_dim, p_.rope_dim, static_cast<element_t>(1.0f));
+        std::fill_n(sin_ + row * p_.rope_dim, p_.rope_dim, static_cast<element_t>(0.0f));
+        write_slot(row, kDummyBlock, dummy_offset(p_));
+    }
+
+  private:
+    void write_slot(int64_t row, int64_t block, int64_t offset) const {
+        int32_t* slot = slots_ + slot_mapping_offset_elems(row, p_);
+        if (p_.pairs) {
+            slot[0] = static_cast<int32_t>(block);
+            slot[1] = static_cast<int32_t>(offset);
+        } else {
+            slot[0] = static_cast<int32_t>(flat_slot(block, offset, p_));
+        }
+    }
+
+    const CompressorMetadataParams& p_;
+    const element_t* table_cos_;
+    const element_t* table_sin_;
+    element_t* cos_;
+    element_t* sin_;
+    int32_t* slots_;
+};
+
+template <typename element_t>
+void write_rows(const CompressorMetadataInputs& in, const CompressorMetadataOutputs& out,
+                const CompressorMetadataParams& p) {
+    const RowWriter<element_t> writer(in, out, p);
+    int64_t row = 0;
+    for (int64_t i = 0; i < p.num_reqs; ++i) {
+        const Request request = read_request(in, p, i);
+        for (int64_t group = request.groups.first; group < request.groups.first + request.groups.count; ++group) {
+            const int64_t block = group_in_tables(group, p) ? request.blocks[block_column(group, p)] : kDummyBlock;
+            if (block >= 0) {
+                writer.write(row++, group, block);
+            } else {
+                writer.write_dummy(row++);
+            }
+        }
+    }
+    while (row < p.num_rows) {
+        writer.write_dummy(row++);
+    }
+}
+
+void run(const CompressorMetadataInputs& in, const CompressorMetadataOutputs& out) {
+    const CompressorMetadataParams p = check_compressor_metadata(in, out);
+    check_values(in, p);
+    visit_rope_dtype(in.rope_cos.scalar_type(), [&](auto element) { write_rows<decltype(element)>(in, out, p); });
+}
+
+void compressor_metadata_out_cpu(const at::Tensor& rope_cos, const at::Tensor& rope_sin, const at::Tensor& cu_seqlens,
+                                 const at::Tensor& start_pos, const at::Tensor& kv_block_table, int64_t kv_block_size,
+                                 int64_t slot_mapping_format, int64_t compress_ratio, int64_t num_rows,
+                                 int64_t num_reqs, const at::Tensor& cos_out, const at::Tensor& sin_out,
+                                 const at::Tensor& slot_mapping_out) {
+    run({rope_cos, rope_sin, cu_seqlens, start_pos, kv_block_table, kv_block_size, slot_mapping_format, compress_ratio,
+         num_rows, num_reqs},
+        {cos_out, sin_out, slot_mapping_out});
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> compressor_metadata_cpu(
+    const at::Tensor& rope_cos, const at::Tensor& rope_sin, const at::Tensor& cu_seqlens, const at::Tensor& start_pos,
+    const at::Tensor& kv_block_table, int64_t kv_block_size, int64_t slot_mapping_format, int64_t compress_ratio,
+    int64_t num_rows, int64_t num_reqs) {
+    const CompressorMetadataInputs in{rope_cos,       rope_sin,      cu_seqlens,          start_pos,
+                                      kv_block_table, kv_block_size, slot_mapping_format, compress_ratio,
+                                      num_rows,       num_reqs};
+    auto [cos_out, sin_out, slot_mapping_out] = empty_compressor_metadata(in);
+    run(in, {cos_out, sin_out, slot_mapping_out});
+    return {std::move(cos_out), std::move(sin_out), std::move(slot_mapping_out)};
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(dsv4_npu_ops, CPU, m) {
+    m.impl("compressor_metadata", &compressor_metadata_cpu);
+    m.impl("compressor_metadata.out", &compressor_metadata_out_cpu);
+}
+
+}  // namespace dsv4

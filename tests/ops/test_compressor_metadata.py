@@ -1,0 +1,313 @@
+"""compressor_metadata against its oracle, and the rows that nobody may write."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from reference import compressor_metadata as oracle
+
+import dsv4_npu_ops
+
+FLAT, PAIRS = 1, 2
+DTYPES = [torch.float32, torch.float16, torch.bfloat16]
+INDEX_DTYPES = [torch.int32, torch.int64]
+
+
+def make_tables(max_pos, dim, dtype, device):
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(max_pos, dim, generator=generator).to(dtype).to(device) for _ in range(2)]
+
+
+def poisoned(rows, dim, dtype, slot_format, device):
+    slots = (rows, 2) if slot_format == PAIRS else (rows,)
+    return (
+        torch.full((rows, 1, 1, dim), float("nan"), dtype=dtype, device=device),
+        torch.full((rows, 1, 1, dim), float("nan"), dtype=dtype, device=device),
+        torch.full(slots, 12345, dtype=torch.int32, device=device),
+    )
+
+
+@st.composite
+def steps(draw):
+    """A ragged step: requests that are read, then some that are not and hold nonsense."""
+    ratio = draw(st.sampled_from([1, 2, 3, 4, 128]))
+    block_size = draw(st.sampled_from([1, 2, 3, 16, 128]))
+    num_reqs = draw(st.integers(0, 5))
+    starts = draw(st.lists(st.integers(-3, 5 * ratio + 3), min_size=num_reqs, max_size=num_reqs))
+    lengths = draw(st.lists(st.integers(0, 3 * ratio + 1), min_size=num_reqs, max_size=num_reqs))
+    columns = draw(st.integers(0, 4))
+    blocks = [draw(st.lists(st.integers(-1, 9), min_size=columns, max_size=columns)) for _ in range(num_reqs)]
+    cu_seqlens = [draw(st.integers(-2, 3))]
+    for length in lengths:
+        cu_seqlens.append(cu_seqlens[-1] + length)
+    return dict(
+        ratio=ratio,
+        block_size=block_size,
+        num_reqs=num_reqs,
+        start_pos=starts,
+        cu_seqlens=cu_seqlens,
+        block_table=blocks,
+        columns=columns,
+        max_pos=draw(st.integers(0, 6 * ratio)),
+        unread=draw(st.integers(0, 2)),
+    )
+
+
+def tensors_of(step, index_dtypes, device):
+    """The step's tensors; rows past num_reqs would break every rule if they were read."""
+    nonsense = [-(10**9), 10**9][: step["unread"]]
+    table = torch.full((step["num_reqs"] + step["unread"], step["columns"] + 2), 10**9, dtype=torch.int32)
+    if step["num_reqs"] and step["columns"]:
+        table[: step["num_reqs"], : step["columns"]] = torch.tensor(step["block_table"], dtype=torch.int32)
+    return (
+        torch.tensor(step["cu_seqlens"] + nonsense, dtype=index_dtypes[0], device=device),
+        torch.tensor(step["start_pos"] + nonsense, dtype=index_dtypes[1], device=device),
+        table.to(device)[:, : step["columns"]],
+    )
+
+
+@given(
+    step=steps(),
+    spare=st.integers(0, 3),
+    longer=st.integers(0, 2),
+    slot_format=st.sampled_from([FLAT, PAIRS]),
+    dtype=st.sampled_from(DTYPES),
+    index_dtypes=st.tuples(st.sampled_from(INDEX_DTYPES), st.sampled_from(INDEX_DTYPES)),
+)
+def test_rows_equal_the_oracle(device, step, spare, longer, slot_format, dtype, index_dtypes):
+    dim = 6
+    cos, sin = make_tables(step["max_pos"], dim, dtype, device)
+    cu_seqlens, start_pos, block_table = tensors_of(step, index_dtypes, device)
+    needed = sum(
+        (start + end - begin) // step["ratio"] - start // step["ratio"]
+        for start, begin, end in zip(step["start_pos"], step["cu_seqlens"], step["cu_seqlens"][1:], strict=False)
+        if start >= 0
+    )
+    num_rows = needed + spare
+    arguments = (cos, sin, cu_seqlens, start_pos, block_table, step["block_size"], slot_format, step["ratio"])
+
+    out = poisoned(num_rows + longer, dim, dtype, slot_format, device)
+    for got in (
+        dsv4_npu_ops.compressor_metadata(*arguments, num_rows, step["num_reqs"]),
+        dsv4_npu_ops.compressor_metadata(*arguments, num_rows, step["num_reqs"], out=out),
+    ):
+        rows = got[0].shape[0]
+        assert rows == num_rows + (longer if got[0] is out[0] else 0)
+        want_cos, want_sin, pairs = oracle.compressor_metadata(
+            cos.float().tolist(),
+            sin.float().tolist(),
+            step["cu_seqlens"],
+            step["start_pos"],
+            step["block_table"],
+            step["block_size"],
+            step["ratio"],
+            rows,
+            step["num_reqs"],
+        )
+        # An empty table says nothing of the width that dummy rows have.
+        want_cos = [row or [1.0] * dim for row in want_cos]
+        want_sin = [row or [0.0] * dim for row in want_sin]
+        assert torch.equal(got[0].cpu(), torch.tensor(want_cos).reshape(rows, 1, 1, dim).to(dtype))
+        assert torch.equal(got[1].cpu(), torch.tensor(want_sin).reshape(rows, 1, 1, dim).to(dtype))
+        want_slots = pairs if slot_format == PAIRS else oracle.flat(pairs, step["block_size"])
+        assert got[2].dtype == torch.int32
+        assert got[2].tolist() == [list(slot) if slot_format == PAIRS else slot for slot in want_slots]
+
+
+def run(cu_seqlens, start_pos, block_table, *, ratio=4, block_size=16, num_rows=4, slot_format=FLAT, max_pos=4096):
+    cos, sin = make_tables(max_pos, 2, torch.float32, "cpu")
+    _, _, slots = dsv4_npu_ops.compressor_metadata(
+        cos,
+        sin,
+        torch.tensor(cu_seqlens, dtype=torch.int32),
+        torch.tensor(start_pos, dtype=torch.int32),
+        torch.tensor(block_table, dtype=torch.int32),
+        block_size,
+        slot_format,
+        ratio,
+        num_rows,
+        len(start_pos),
+    )
+    return slots.tolist()
+
+
+def test_slots_by_hand():
+    # Group 127 is the last of its block, group 128 the first of the next.
+    assert run([0, 8], [508], [[10, 11]], block_size=128) == [10 * 128 + 127, 11 * 128, -1, -1]
+    assert run([0, 8], [508], [[10, 11]], block_size=128, slot_format=PAIRS, num_rows=3) == [
+        [10, 127],
+        [11, 0],
+        [-1, 127],
+    ]
+    # Chunks complete groups of the global grid.
+    assert run([0, 3, 8], [2, 3], [[5], [6]]) == [80, 96, 97, -1]
+    # Block 0 is ordinary, a negative block or start is not.
+    assert run([0, 4, 8, 12], [0, 0, -4], [[0], [-1], [7]]) == [0, -1, -1, -1]
+    # A dummy in the middle keeps its row, so that the rows after it keep theirs.
+    assert run([0, 4, 8], [0, 0], [[-1], [3]]) == [-1, 48, -1, -1]
+    # Past the block table, and past the RoPE tables.
+    assert run([0, 8], [60], [[3]]) == [63, -1, -1, -1]
+    assert run([0, 8], [4], [[3]], max_pos=8) == [49, -1, -1, -1]
+    assert run([0, 2], [127], [[2]], ratio=128) == [32, -1, -1, -1]
+
+
+@pytest.mark.parametrize("slot_format", [FLAT, PAIRS])
+@pytest.mark.parametrize("padding_start", [0, -1])
+def test_padding_writes_only_the_dummy_slot(slot_format, padding_start):
+    """5 blocks of 16: one real row, three padding rows of a captured bucket, each with one token and block table 0."""
+    num_blocks, block_size = 5, 16
+    slots = run(
+        [0, 4, 5, 6, 7],
+        [4, padding_start, padding_start, padding_start],
+        [[3], [0], [0], [0]],
+        block_size=block_size,
+        slot_format=slot_format,
+    )
+    cache = torch.full((num_blocks * block_size,), 99)
+    written = []
+    for slot in slots:
+        where = slot if slot_format == FLAT else slot[0] * block_size + slot[1]
+        assert where == 3 * block_size + 1 or where == -1
+        if where >= 0:  # writers skip negative slots
+            cache[where] = 1
+            written.append(where)
+    assert written == [49]
+    assert torch.nonzero(cache != 99).flatten().tolist() == [49]
+
+
+def test_an_idle_replay_leaves_dummies_only(device):
+    cos, sin = make_tables(64, 4, torch.float32, device)
+    out = poisoned(2, 4, torch.float32, FLAT, device)
+    cu_seqlens = torch.tensor([0, 4, 8], dtype=torch.int32, device=device)
+    start_pos = torch.tensor([4, 8], dtype=torch.int32, device=device)
+    blocks = torch.tensor([[1], [2]], dtype=torch.int32, device=device)
+    step = (cos, sin, cu_seqlens, start_pos, blocks, 16, FLAT, 4, 2, 2)
+    dsv4_npu_ops.compressor_metadata(*step, out=out)
+    assert out[2].tolist() == [17, 34]
+    assert torch.equal(out[0][:, 0, 0].cpu(), cos[[4, 8]].cpu())
+    cu_seqlens.zero_()
+    dsv4_npu_ops.compressor_metadata(*step, out=out)
+    assert out[2].tolist() == [-1, -1]
+    assert (out[0] == 1).all() and (out[1] == 0).all()
+
+
+def good_arguments(rows=2, slot_format=FLAT):
+    return dict(
+        rope_cos=torch.zeros(64, 4),
+        rope_sin=torch.zeros(64, 4),
+        cu_seqlens=torch.tensor([0, 4, 8]),
+        start_pos=torch.tensor([4, 8]),
+        kv_block_table=torch.tensor([[1], [2]], dtype=torch.int32),
+        kv_block_size=16,
+        slot_mapping_format=slot_format,
+        compress_ratio=4,
+        num_rows=2,
+        num_reqs=2,
+        out=poisoned(rows, 4, torch.float32, slot_format, "cpu"),
+    )
+
+
+def replaced(index, tensor, slot_format=FLAT):
+    out = list(poisoned(2, 4, torch.float32, slot_format, "cpu"))
+    out[index] = tensor
+    return dict(out=tuple(out))
+
+
+ROWS = torch.zeros(2, 1, 1, 4)
+BAD_ARGUMENTS = [
+    (dict(num_rows=-1), "num_rows is -1, expected at least 0"),
+    (dict(num_reqs=-1), "num_reqs is -1, expected at least 0"),
+    (dict(compress_ratio=0), "compress_ratio is 0, expected at least 1"),
+    (dict(kv_block_size=0), "kv_block_size is 0, expected at least 1"),
+    (dict(kv_block_size=2**31), "kv_block_size is 2147483648, expected at most 2147483647"),
+    (dict(slot_mapping_format=0), "slot_mapping_format is 0, expected 1 (flat) or 2 (block, offset)"),
+    (dict(rope_cos=torch.zeros(64)), "rope_cos has shape [64], expected 2 dimensions"),
+    (dict(rope_cos=torch.zeros(64, 4).double()), "rope_cos has dtype Double, expected Float or Half or BFloat16"),
+    (dict(rope_cos=torch.zeros(64, 8)[:, ::2]), "rope_cos has strides [8, 2] for shape [64, 4]"),
+    (dict(rope_sin=torch.zeros(64, 4).half()), "rope_sin has dtype Half, expected Float"),
+    (dict(rope_sin=torch.zeros(63, 4)), "rope_sin has shape [63, 4], expected [64, 4]"),
+    (dict(rope_sin=torch.zeros(64, 8)[:, ::2]), "rope_sin has strides [8, 2] for shape [64, 4]"),
+    (dict(cu_seqlens=torch.zeros(3, 1).int()), "cu_seqlens has shape [3, 1], expected 1 dimension"),
+    (dict(cu_seqlens=torch.zeros(2).int()), "cu_seqlens has 2 entries, expected at least 3 for num_reqs"),
+    (dict(cu_seqlens=torch.zeros(3)), "cu_seqlens has dtype Float, expected Int or Long"),
+    (dict(cu_seqlens=torch.zeros(6).int()[::2]), "cu_seqlens has strides [2] for shape [3]"),
+    (dict(start_pos=torch.zeros(()).int()), "start_pos has shape [], expected 1 dimension"),
+    (dict(start_pos=torch.zeros(1).int()), "start_pos has 1 entries, expected at least 2 for num_reqs"),
+    (dict(start_pos=torch.zeros(2)), "start_pos has dtype Float, expected Int or Long"),
+    (dict(start_pos=torch.zeros(4).int()[::2]), "start_pos has strides [2] for shape [2]"),
+    (dict(kv_block_table=torch.zeros(2).int()), "kv_block_table has shape [2], expected 2 dimensions"),
+    (dict(kv_block_table=torch.zeros(1, 3).int()), "kv_block_table has 1 rows, expected at least 2 for num_reqs"),
+    (dict(kv_block_table=torch.zeros(2, 3).long()), "kv_block_table has dtype Long, expected Int"),
+    (dict(kv_block_table=torch.zeros(2, 6).int()[:, ::2]), "kv_block_table has strides [6, 2], expected elements of"),
+    (dict(cu_seqlens=torch.tensor([0, 4, 3])), "cu_seqlens[2] is 3, expected at least cu_seqlens[1], which is 4"),
+    (
+        dict(cu_seqlens=torch.tensor([-(2**63), 2**63 - 1, 2**63 - 1])),
+        "cu_seqlens[0] and cu_seqlens[1] are -9223372036854775808 and 9223372036854775807, expected at most 2147483647",
+    ),
+    (
+        dict(cu_seqlens=torch.tensor([0, 4, 2**31 + 4])),
+        "cu_seqlens[1] and cu_seqlens[2] are 4 and 2147483652, expected at most 2147483647 tokens between them",
+    ),
+    (dict(start_pos=torch.tensor([4, 2**31])), "start_pos[1] is 2147483648, expected at most 2147483647"),
+    (dict(num_rows=1), "num_rows is 1, expected at least 2 (groups that the step completes)"),
+    (
+        dict(kv_block_table=torch.tensor([[1], [2**27]], dtype=torch.int32)),
+        "kv_block_table[1, 0] is 134217728, expected slots that fit int32 (kv_block_size is 16)",
+    ),
+    (dict(num_rows=3), "cos_out has shape [2, 1, 1, 4], expected [rows, 1, 1, D] with at least 3 rows"),
+    (replaced(0, torch.zeros(2, 4)), "cos_out has shape [2, 4], expected [rows, 1, 1, D] with at least 2 rows"),
+    (replaced(0, torch.zeros(2, 1, 1, 5)), "cos_out has shape [2, 1, 1, 5], expected [2, 1, 1, 4]"),
+    (replaced(0, ROWS.half()), "cos_out has dtype Half, expected Float"),
+    (replaced(0, torch.zeros(2, 1, 1, 8)[..., ::2]), "cos_out has strides [8, 8, 8, 2]"),
+    (replaced(1, torch.zeros(3, 1, 1, 4)), "sin_out has shape [3, 1, 1, 4], expected [2, 1, 1, 4]"),
+    (replaced(1, ROWS.half()), "sin_out has dtype Half, expected Float"),
+    (replaced(1, torch.zeros(2, 1, 1, 8)[..., ::2]), "sin_out has strides [8, 8, 8, 2]"),
+    (replaced(2, torch.zeros(2, dtype=torch.int64)), "slot_mapping_out has dtype Long, expected Int"),
+    (replaced(2, torch.zeros(2, 2).int()), "slot_mapping_out has shape [2, 2], expected [2]"),
+    (replaced(2, torch.zeros(4).int()[::2]), "slot_mapping_out has strides [2] for shape [2]"),
+]
+
+
+@pytest.mark.parametrize("bad, message", BAD_ARGUMENTS, ids=[message for _, message in BAD_ARGUMENTS])
+def test_bad_arguments(bad, message):
+    arguments = good_arguments() | bad
+    before = [tensor.clone() for tensor in arguments["out"]]
+    with pytest.raises(ValueError) as error:
+        dsv4_npu_ops.compressor_metadata(**arguments)
+    assert f"compressor_metadata: {message}" in str(error.value)
+    for tensor, old in zip(arguments["out"], before, strict=True):
+        assert torch.equal(tensor.isnan(), old.isnan()) and torch.equal(tensor.nan_to_num(), old.nan_to_num())
+    del arguments["out"]
+    if "out" not in bad and "_out" not in message:
+        with pytest.raises(ValueError):
+            dsv4_npu_ops.compressor_metadata(**arguments)
+
+
+def test_a_flat_mapping_does_not_fit_pairs():
+    arguments = good_arguments() | dict(slot_mapping_format=PAIRS)
+    with pytest.raises(ValueError, match=r"slot_mapping_out has shape \[2\], expected \[2, 2\]"):
+        dsv4_npu_ops.compressor_metadata(**arguments)
+
+
+@pytest.mark.parametrize("name", ["rope_sin", "cu_seqlens", "start_pos", "kv_block_table"])
+def test_another_device(name):
+    arguments = good_arguments()
+    out = arguments.pop("out")
+    arguments[name] = arguments[name].to("meta")
+    with pytest.raises(ValueError, match=f"compressor_metadata: {name} is on meta, expected cpu like rope_cos"):
+        torch.ops.dsv4_npu_ops.compressor_metadata.out.redispatch(
+            torch._C.DispatchKeySet(torch._C.DispatchKey.CPU),
+            *arguments.values(),
+            cos_out=out[0],
+            sin_out=out[1],
+            slot_mapping_out=out[2],
+        )
+
+
+@pytest.mark.parametrize("slot_format", [FLAT, PAIRS])
+def test_opcheck(device, slot_format):
+    arguments = good_arguments(slot_format=slot_format)
+    out = dict(zip(("cos_out", "sin_out", "slot_mapping_out"), arguments.pop("out"), strict=True))
+    values = tuple(value.to(device) if isinstance(value, torch.Tensor) else value for value in arguments.values())
+    torch.library.opcheck(torch.ops.dsv4_npu_ops.compressor_metadata.default, values)
+    torch.library.opcheck(torch.ops.dsv4_npu_ops.compressor_metadata.out, values, out)
