@@ -40,8 +40,9 @@ def load_checkpoint(
     nextn = NextnLayer(target.config, target.model.embed_tokens, target.lm_head)
     weights = load_file(folder / MTP_FILE)
     nextn.load_state_dict({name.removeprefix(_MTP_PREFIX): weight for name, weight in weights.items()})
-    for model in (target, nextn):
-        model.to(dtype=dtype).eval().requires_grad_(False)
+    models: tuple[nn.Module, nn.Module] = (target, nextn)
+    for model in models:
+        model.to(dtype).eval().requires_grad_(False)
     return target, nextn
 
 
