@@ -6,34 +6,7 @@ import pytest
 import torch
 
 import dsv4_npu_ops
-
-POOLS = ("full", "swa", "c4", "c128", "c4_state", "c128_state")
-
-
-def make(page_size=128, pages=8, window=128, max_requests=4, max_context_len=1024, **num_pages):
-    """An allocator with `pages` pages in every pool but those named; None leaves a pool out."""
-    counts = {pool: num_pages.get(pool, pages) for pool in POOLS}
-    layout = dsv4_npu_ops.KVLayout(
-        page_size=page_size,
-        sliding_window=window,
-        max_requests=max_requests,
-        max_context_len=max_context_len,
-        num_pages={pool: count for pool, count in counts.items() if count is not None},
-    )
-    tables = dsv4_npu_ops.RequestTables(layout)
-    return dsv4_npu_ops.KVAllocator(layout, tables), tables
-
-
-def state_of(alloc, tables):
-    """Everything that a refused call must leave alone."""
-    lengths = []
-    for req in range(alloc.layout.max_requests):
-        try:
-            lengths.append(alloc.allocated_len(req))
-        except ValueError:
-            lengths.append(None)
-    pages = [alloc.available_pages(pool) for pool in POOLS if alloc.layout.has_pool(pool)]
-    return lengths, pages, [table.tolist() for table in tables.in_order()]
+from cache.small_cache import POOLS, make, state_of
 
 
 def test_first_pages_and_dense_groups():
@@ -87,32 +60,6 @@ def test_chunks_that_end_inside_a_page_fill_the_page_that_is_open():
     alloc.alloc_extend([0], [20], [30])
     assert tables.full[0, :30].tolist() == list(range(16, 46))
     assert alloc.available_pages("full") == 6
-
-
-def test_rollback_returns_every_page():
-    """Case 10 (a)."""
-    alloc, tables = make(c4=9, max_context_len=2048)
-    alloc.alloc_extend([0], [0], [512])
-    assert alloc.available_pages("c4") == 8
-    before = state_of(alloc, tables)
-    for _ in range(9):
-        backup = alloc.backup_state()
-        alloc.reserve_extend([0], [512], [516])
-        assert alloc.available_pages("c4") == 7
-        alloc.restore_state(backup)
-        assert state_of(alloc, tables) == before
-
-
-def test_rollback_gives_the_same_slots_again():
-    """Case 10 (b)."""
-    alloc, _ = make()
-    alloc.alloc_extend([0, 1], [0, 0], [126, 512])
-    backup = alloc.backup_state()
-    first = alloc.reserve_extend([1, 0], [512, 126], [516, 130])
-    alloc.restore_state(backup)
-    second = alloc.reserve_extend([1, 0], [512, 126], [516, 130])
-    for a, b in zip(first.in_order(), second.in_order(), strict=True):
-        assert a.tolist() == b.tolist()
 
 
 def test_a_later_pool_that_fails_leaves_the_earlier_ones_alone():
@@ -243,78 +190,6 @@ def test_pools_that_do_not_exist_have_no_entries():
     assert alloc.available_pages("c4") == 8
     with pytest.raises(ValueError, match="pool is 'c128', expected one of full, swa, c4, c4_state"):
         alloc.available_pages("c128")
-
-
-def running_request():
-    """Request 0 has 300 tokens and its windows stand at 256."""
-    alloc, tables = make()
-    alloc.alloc_extend([0], [0], [300])
-    alloc.evict([0], [300])
-    return alloc, tables
-
-
-BAD_CALLS = [
-    (lambda a: a.alloc_extend([4], [0], [1]), "alloc_extend: reqs[0] is 4, expected 0 <= request < 4"),
-    (lambda a: a.alloc_extend([-1], [0], [1]), "alloc_extend: reqs[0] is -1, expected 0 <= request < 4"),
-    (lambda a: a.alloc_extend([1, 1], [0, 0], [1, 1]), "alloc_extend: reqs[1] is 1 again"),
-    (lambda a: a.alloc_extend([1], [2], [3]), "alloc_extend: reqs[0] is 1, which was never started"),
-    (lambda a: a.alloc_extend([1], [-1], [3]), "alloc_extend: prefix_lens[0] is -1, expected at least 0"),
-    (
-        lambda a: a.alloc_extend([1, 0], [0, 300], [5, 299]),
-        "seq_lens[1] is 299, expected at least prefix_lens[1] = 300",
-    ),
-    (lambda a: a.alloc_extend([0], [300], [1025]), "seq_lens[0] is 1025, expected at most 1024"),
-    (lambda a: a.alloc_extend([0], [301], [302]), "prefix_lens[0] is 301, expected at most 300, the allocated length"),
-    (lambda a: a.alloc_extend([0], [200], [302]), "prefix_lens[0] is 200 for request 0, whose step needs pool swa"),
-    (lambda a: a.alloc_extend([0], [], [302]), "prefix_lens has 0 entries, expected 1 like reqs"),
-    (lambda a: a.alloc_extend([0], [300], []), "seq_lens has 0 entries, expected 1 like reqs"),
-    (lambda a: a.alloc_extend([0], [300], [301.5]), "seq_lens is [301.5], expected a list"),
-    (lambda a: a.alloc_extend(torch.zeros(1), [0], [1]), "reqs is torch.float32 [1] on cpu, expected a list"),
-    (lambda a: a.alloc_extend(torch.tensor([[1]]), [0], [1]), "reqs is torch.int64 [1, 1] on cpu, expected a list"),
-    (lambda a: a.reserve_extend([1], [0], [1]), "reserve_extend: reqs[0] is 1, which was never started"),
-    (lambda a: a.alloc_decode([0], [0]), "alloc_decode: seq_lens[0] is 0, expected at least 1"),
-    (lambda a: a.alloc_decode([1], [1]), "alloc_decode: reqs[0] is 1, which was never started"),
-    (lambda a: a.alloc_decode([0], [302]), "alloc_decode: prefix_lens[0] is 301, expected at most 300"),
-    (lambda a: a.evict([0], [301]), "evict: committed_lens[0] is 301, expected 0 <= length <= 300"),
-    (lambda a: a.evict([0], [-1]), "evict: committed_lens[0] is -1"),
-    (lambda a: a.evict([1], [0]), "evict: reqs[0] is 1, which was never started"),
-    (lambda a: a.evict([0, 0], [0, 0]), "evict: reqs[1] is 0 again"),
-    (lambda a: a.evict([0], []), "evict: committed_lens has 0 entries"),
-    (lambda a: a.free([0, 1]), "free: reqs[1] is 1, which was never started"),
-    (lambda a: a.free([0, 0]), "free: reqs[1] is 0 again"),
-    (lambda a: a.restore_state(1), "restore_state: backup is 1, expected an open backup, but there is none"),
-    (lambda a: a.discard_state(1), "discard_state: backup is 1, expected an open backup, but there is none"),
-    (lambda a: a.allocated_len(4), "allocated_len: req is 4, expected 0 <= request < 4"),
-    (lambda a: a.allocated_len(1), "allocated_len: req is 1, which was never started"),
-    (lambda a: a.available_pages("kv"), "available_pages: pool is 'kv', expected one of full, swa"),
-]
-
-
-@pytest.mark.parametrize("call, message", BAD_CALLS, ids=[message for _, message in BAD_CALLS])
-def test_bad_calls_say_what_is_wrong_and_change_nothing(call, message):
-    alloc, tables = running_request()
-    before = state_of(alloc, tables)
-    with pytest.raises(ValueError) as error:
-        call(alloc)
-    assert message in str(error.value)
-    assert state_of(alloc, tables) == before
-
-
-def test_a_step_whose_window_was_never_allocated_is_refused():
-    """A chunk keeps only its tail: nothing can step from a prefix that lies before it."""
-    alloc, tables = make(swa=None)
-    alloc.alloc_extend([0], [0], [300])
-    before = state_of(alloc, tables)
-    with pytest.raises(ValueError, match=r"reads positions \[0, 130\) of pool c4_state"):
-        alloc.reserve_extend([0], [130], [140])
-    assert state_of(alloc, tables) == before
-
-
-def test_tables_of_another_layout():
-    alloc, _ = make()
-    _, tables = make(page_size=64)
-    with pytest.raises(ValueError, match="KVAllocator: tables have"):
-        dsv4_npu_ops.KVAllocator(alloc.layout, tables)
 
 
 def test_pages_needed():

@@ -7,6 +7,7 @@ import argparse
 import random
 import sys
 import time
+from collections import Counter
 
 import torch
 from cache.allocator_actions import PAGE_SIZES, AllocatorActions, small_allocator
@@ -15,7 +16,7 @@ STEPS_PER_CACHE = 500
 
 
 def run_one_cache(seed, steps):
-    """One allocator, `steps` actions. Page sizes take turns."""
+    """One allocator, `steps` actions; returns how many calls ended how. Page sizes take turns."""
     source = random.Random(seed)
     checked = small_allocator(PAGE_SIZES[seed % len(PAGE_SIZES)], source.randint)
     actions = AllocatorActions(checked, source.randint)
@@ -26,6 +27,7 @@ def run_one_cache(seed, steps):
             print(f"failed: --seed {seed} --steps {step + 1}, page size {checked.layout.page_size}", file=sys.stderr)
             raise
     checked.finish()
+    return checked.outcomes
 
 
 def main():
@@ -35,16 +37,19 @@ def main():
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     began = reported = time.monotonic()
-    done = 0
+    done, outcomes = 0, Counter()
     seed = arguments.seed
     while done < arguments.steps:
         steps = min(STEPS_PER_CACHE, arguments.steps - done)
-        run_one_cache(seed, steps)
+        outcomes += run_one_cache(seed, steps)
         done += steps
         seed += 1
-        if time.monotonic() - reported > 10 or done >= arguments.steps:
+        if time.monotonic() - reported > 30 or done >= arguments.steps:
             reported = time.monotonic()
-            print(f"{done} of {arguments.steps} steps, {done / (reported - began):.0f} a second", flush=True)
+            print(
+                f"{done} of {arguments.steps} steps, {done / (reported - began):.0f} a second; calls: {dict(outcomes)}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":
