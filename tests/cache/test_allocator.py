@@ -20,6 +20,26 @@ def test_first_pages_and_dense_groups():
     assert {getattr(loc, f"out_{pool}_loc").dtype for pool in POOLS} == {torch.int32}
 
 
+@pytest.mark.parametrize("batch", [0, 1, 4])
+def test_slots_are_int32_whatever_the_batch(batch):
+    """Case 15, first sentence."""
+    alloc, _ = make()
+    reqs = list(range(batch))
+    for loc in (
+        alloc.alloc_extend(reqs, [0] * batch, [130] * batch),
+        alloc.reserve_extend(reqs, [130] * batch, [133] * batch),
+        alloc.alloc_decode(reqs, [134] * batch),
+    ):
+        assert {slots.dtype for slots in loc.in_order()} == {torch.int32}
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16, torch.uint8])
+def test_rows_of_any_integer_dtype(dtype):
+    alloc, _ = make()
+    loc = alloc.alloc_extend(torch.tensor([1], dtype=dtype), torch.tensor([0], dtype=dtype), torch.tensor([3]))
+    assert loc.out_full_loc.tolist() == [128, 129, 130]
+
+
 def test_requests_and_lengths_may_be_host_tensors():
     alloc, _ = make()
     loc = alloc.alloc_extend(torch.tensor([1]), torch.tensor([0], dtype=torch.int32), torch.tensor([3]))

@@ -16,6 +16,9 @@ Integers = Sequence[int] | Tensor
 """Request ids or lengths: a list, or a 1-D integer tensor on the host."""
 
 
+INTEGER_DTYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
+
 class PoolExhausted(RuntimeError):
     """A pool has too few free pages for a call; the call has changed nothing.
 
@@ -248,13 +251,13 @@ def host_integers(op: str, name: str, values: Integers) -> list[int]:
         ValueError: another type, shape, dtype or device.
     """
     if isinstance(values, Tensor):
-        if values.dim() != 1 or values.dtype not in (torch.int32, torch.int64) or values.device.type != "cpu":
+        if values.dim() != 1 or values.dtype not in INTEGER_DTYPES or values.device.type != "cpu":
             raise ValueError(
                 f"{op}: {name} is {values.dtype} {list(values.shape)} on {values.device}, "
-                "expected a list or a 1-D int32 or int64 tensor on the host"
+                "expected a list or a 1-D integer tensor on the host"
             )
         return values.tolist()
     try:
-        return [index(value) for value in values]
+        return list(map(index, values))
     except TypeError:
         raise ValueError(f"{op}: {name} is {values!r}, expected a list or a 1-D tensor of integers") from None
