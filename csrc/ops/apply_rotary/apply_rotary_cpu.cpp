@@ -10,7 +10,7 @@ namespace dsv4 {
 namespace {
 
 // Rotated features below which a second thread costs more than it rotates.
-constexpr int64_t kFeaturesPerThread = 1 << 15;
+constexpr int64_t kFeaturesPerThread = 1 << 17;
 
 // Rotates one head's features x [D] by cos, sin [D]. A feature enters as float32 whatever its type. Products of float32
 // are exact in double, so a float64 tensor is rounded once, in the sum; otherwise each product and the sum are float32.

@@ -11,30 +11,38 @@ namespace {
 
 constexpr char kOp[] = "compressor_metadata";
 
-int64_t read(const at::Tensor& values, bool is_int64, int64_t index) {
-    return is_int64 ? values.const_data_ptr<int64_t>()[index] : values.const_data_ptr<int32_t>()[index];
-}
-
-// The step's rows one after the other: groups of a request that was checked, and where they start.
+// Groups of one request, and its blocks.
 struct Request {
     CompletedGroups groups;
     const int32_t* blocks;  // [W]
 };
 
-Request read_request(const CompressorMetadataInputs& in, const CompressorMetadataParams& p, int64_t request) {
-    const int64_t begin = read(in.cu_seqlens, p.cu_seqlens_is_int64, request);
-    const int64_t end = read(in.cu_seqlens, p.cu_seqlens_is_int64, request + 1);
-    const int64_t start = read(in.start_pos, p.start_pos_is_int64, request);
-    const int32_t fault = request_fault(begin, end, start);
-    TORCH_CHECK_VALUE(fault != kDecreasingCuSeqlens, kOp, ": cu_seqlens[", request + 1, "] is ", end,
-                      ", expected at least cu_seqlens[", request, "], which is ", begin);
-    TORCH_CHECK_VALUE(fault != kTooManyTokens, kOp, ": cu_seqlens[", request, "] and cu_seqlens[", request + 1,
-                      "] are ", begin, " and ", end, ", expected at most ", kInt32Max, " tokens between them");
-    TORCH_CHECK_VALUE(fault != kStartTooLarge, kOp, ": start_pos[", request, "] is ", start, ", expected at most ",
-                      kInt32Max);
-    return Request{completed_groups(start, end - begin, p.ratio),
-                   in.kv_block_table.const_data_ptr<int32_t>() + block_entry_offset_elems(request, 0, p)};
-}
+struct RequestReader {
+    const void* cu_seqlens;      // [>= num_reqs + 1] int32 or int64
+    const void* start_pos;       // [>= num_reqs] int32 or int64
+    const int32_t* block_table;  // [>= num_reqs, W]
+    const CompressorMetadataParams& p;
+
+    static int64_t integer(const void* values, int32_t is_int64, int64_t index) {
+        return is_int64 ? static_cast<const int64_t*>(values)[index] : static_cast<const int32_t*>(values)[index];
+    }
+
+    // Raises ValueError for a request that request_fault names.
+    Request read(int64_t request) const {
+        const int64_t begin = integer(cu_seqlens, p.cu_seqlens_is_int64, request);
+        const int64_t end = integer(cu_seqlens, p.cu_seqlens_is_int64, request + 1);
+        const int64_t start = integer(start_pos, p.start_pos_is_int64, request);
+        const int32_t fault = request_fault(begin, end, start);
+        TORCH_CHECK_VALUE(fault != kDecreasingCuSeqlens, kOp, ": cu_seqlens[", request + 1, "] is ", end,
+                          ", expected at least cu_seqlens[", request, "], which is ", begin);
+        TORCH_CHECK_VALUE(fault != kTooManyTokens, kOp, ": cu_seqlens[", request, "] and cu_seqlens[", request + 1,
+                          "] are ", begin, " and ", end, ", expected at most ", kInt32Max, " tokens between them");
+        TORCH_CHECK_VALUE(fault != kStartTooLarge, kOp, ": start_pos[", request, "] is ", start, ", expected at most ",
+                          kInt32Max);
+        return Request{completed_groups(start, end - begin, p.ratio),
+                       block_table + block_entry_offset_elems(request, 0, p)};
+    }
+};
 
 void check_flat_slots(const Request& request, int64_t index, const CompressorMetadataParams& p) {
     const int64_t last = request.groups.first + request.groups.count - 1;
@@ -47,16 +55,17 @@ void check_flat_slots(const Request& request, int64_t index, const CompressorMet
     }
 }
 
-void check_values(const CompressorMetadataInputs& in, const CompressorMetadataParams& p) {
+void check_values(const RequestReader& requests, int64_t num_rows) {
+    const CompressorMetadataParams& p = requests.p;
     int64_t num_groups = 0;
     for (int64_t i = 0; i < p.num_reqs; ++i) {
-        const Request request = read_request(in, p, i);
+        const Request request = requests.read(i);
         num_groups += request.groups.count;
         if (!p.pairs && request.groups.count > 0) {
             check_flat_slots(request, i, p);
         }
     }
-    TORCH_CHECK_VALUE(num_groups <= in.num_rows, kOp, ": num_rows is ", in.num_rows, ", expected at least ", num_groups,
+    TORCH_CHECK_VALUE(num_groups <= num_rows, kOp, ": num_rows is ", num_rows, ", expected at least ", num_groups,
                       " (groups that the step completes)");
 }
 
@@ -106,12 +115,11 @@ class RowWriter {
 };
 
 template <typename element_t>
-void write_rows(const CompressorMetadataInputs& in, const CompressorMetadataOutputs& out,
-                const CompressorMetadataParams& p) {
-    const RowWriter<element_t> writer(in, out, p);
+void write_rows(const RequestReader& requests, const RowWriter<element_t>& writer) {
+    const CompressorMetadataParams& p = requests.p;
     int64_t row = 0;
     for (int64_t i = 0; i < p.num_reqs; ++i) {
-        const Request request = read_request(in, p, i);
+        const Request request = requests.read(i);
         for (int64_t group = request.groups.first; group < request.groups.first + request.groups.count; ++group) {
             const int64_t block = group_in_tables(group, p) ? request.blocks[block_column(group, p)] : kDummyBlock;
             if (block >= 0) {
@@ -128,8 +136,11 @@ void write_rows(const CompressorMetadataInputs& in, const CompressorMetadataOutp
 
 void run(const CompressorMetadataInputs& in, const CompressorMetadataOutputs& out) {
     const CompressorMetadataParams p = check_compressor_metadata(in, out);
-    check_values(in, p);
-    visit_rope_dtype(in.rope_cos.scalar_type(), [&](auto element) { write_rows<decltype(element)>(in, out, p); });
+    const RequestReader requests{in.cu_seqlens.const_data_ptr(), in.start_pos.const_data_ptr(),
+                                 in.kv_block_table.const_data_ptr<int32_t>(), p};
+    check_values(requests, in.num_rows);
+    visit_rope_dtype(in.rope_cos.scalar_type(),
+                     [&](auto element) { write_rows(requests, RowWriter<decltype(element)>(in, out, p)); });
 }
 
 void compressor_metadata_out_cpu(const at::Tensor& rope_cos, const at::Tensor& rope_sin, const at::Tensor& cu_seqlens,
