@@ -76,15 +76,20 @@ def _inverse_frequencies(config: Any, *, compressed: bool) -> Tensor:
     factor = section.get("factor")
     if factor is None and original:
         factor = _field(config, "max_position_embeddings", 0) / original
-    for name, value in (("factor", factor), ("original_max_position_embeddings", original)):
-        if value is None or value <= 0:
-            raise ValueError(f"build_freqs_cis: {name} of YaRN is {value}, expected a number above 0")
+    factor = _positive("factor", factor)
+    original = _positive("original_max_position_embeddings", original)
     fast, slow = section.get("beta_fast") or 32, section.get("beta_slow") or 1
     unscaled = 1 - _yarn_ramp(rope_dim, base, original, fast, slow)
     return (1.0 / (factor * wavelengths)) * (1 - unscaled) + inverse * unscaled
 
 
-def _yarn_ramp(rope_dim: int, base: float, original_max_pos: int, beta_fast: float, beta_slow: float) -> Tensor:
+def _positive(name: str, value: float | None) -> float:
+    if value is None or value <= 0:
+        raise ValueError(f"build_freqs_cis: {name} of YaRN is {value}, expected a number above 0")
+    return value
+
+
+def _yarn_ramp(rope_dim: int, base: float, original_max_pos: float, beta_fast: float, beta_slow: float) -> Tensor:
     """``[D / 2]``: 0 for pairs that keep their frequency, 1 for pairs that are fully interpolated."""
 
     def pair_turning(turns: float) -> float:
