@@ -43,7 +43,10 @@ def build(sources: Sequence[Path], build_dir: Path, include_dirs: Sequence[Path]
 
 @dataclass(frozen=True)
 class SimulatedError:
-    """One reported mistake; ``count`` is how often the same line made it."""
+    """One reported mistake.
+
+    ``count`` is how often the same line made it; ``chain`` names the kernel lines that led there, innermost first.
+    """
 
     kind: str
     kernel: str
@@ -53,6 +56,7 @@ class SimulatedError:
     line: int
     pipe: str
     count: int
+    chain: str
     message: str
 
 

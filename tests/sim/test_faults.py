@@ -5,6 +5,9 @@ The kernels of tests/sim/kernels take a number that says which step to get wrong
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
 from ascend_sim.simulator import KernelError, SimulatedError, Simulator
@@ -187,6 +190,16 @@ def test_results_of_the_corrected_kernels(sim: Simulator) -> None:
     met = run_case(sim, "sync_cases", 0)
     assert met[32:64].tolist() == np.roll(src[:32], -8).tolist()
     assert run_case(sim, "atomic_sum", 0)[:8].tolist() == (src[:8] * 4 - 1).tolist()
+
+
+@pytest.mark.skipif(shutil.which("addr2line") is None, reason="needs addr2line of binutils")
+def test_a_helper_names_the_line_that_used_it(sim: Simulator) -> None:
+    with pytest.raises(KernelError) as caught:
+        run_case(sim, "order_vector", 2)
+    (error,) = [error for error in caught.value.errors if error.kind == "order.raw"]
+    source = (Path(__file__).parent / "kernels" / "order_cases.cpp").read_text().splitlines()
+    line = 1 + next(i for i, text in enumerate(source) if "Store(b.dst[tile * kTile], b.out, kTile);" in text)
+    assert error.file.endswith("case.h") and f"order_cases.cpp:{line}" in error.chain.split(", ")
 
 
 def test_block_dim_is_checked(sim: Simulator) -> None:

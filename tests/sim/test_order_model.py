@@ -121,7 +121,7 @@ def has_unordered_conflict(steps: list[Step]) -> bool:
     return False
 
 
-@settings(max_examples=600)
+@settings(max_examples=300)
 @given(steps=programs())
 def test_checker_agrees_with_the_model(sim: Simulator, steps: list[Step]) -> None:
     program = np.array(steps, dtype=np.int32).reshape(-1, 3)

@@ -27,6 +27,7 @@ function(ascend_sim_add_kernels target)
     target_include_directories(${target} PRIVATE ${ARG_INCLUDE_DIRS} PUBLIC "${out}")
     target_link_libraries(${target} PUBLIC ascend_sim)
     target_compile_features(${target} PRIVATE cxx_std_17)
-    target_compile_options(${target} PRIVATE -Wall -Wextra)
+    # Line tables let an error name every kernel line that led to it.
+    target_compile_options(${target} PRIVATE -Wall -Wextra -g1)
     set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
 endfunction()

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "block.h"
+#include "call_chain.h"
 #include "config.h"
 
 namespace ascend_sim {
@@ -86,6 +87,10 @@ void Report::Add(const Call& call, const char* pipe, const char* kind, const std
                            static_cast<long long>(error.block), static_cast<long long>(block.count),
                            Where(call).c_str(), pipe, kind) +
                     text;
+    error.chain = block.running ? KernelCallChain() : "";
+    if (!error.chain.empty()) {
+        error.message += "; reached from " + error.chain;
+    }
     errors_.push_back(error);
 }
 
@@ -105,7 +110,7 @@ std::string Report::ToJson() const {
                ", \"block\": " + std::to_string(error.block) + ", \"call\": " + Quote(error.call) +
                ", \"file\": " + Quote(error.file) + ", \"line\": " + std::to_string(error.line) +
                ", \"pipe\": " + Quote(error.pipe) + ", \"count\": " + std::to_string(error.count) +
-               ", \"message\": " + Quote(error.message) + "}";
+               ", \"chain\": " + Quote(error.chain) + ", \"message\": " + Quote(error.message) + "}";
     }
     return out + "]";
 }

@@ -18,6 +18,7 @@ struct Error {
     std::string file;
     int line;
     std::string pipe;
+    std::string chain;    // the kernel's lines that led here, innermost first
     std::string message;  // the whole sentence, all of the above included
     uint32_t count;       // how often the same line made the same kind of error
 };

@@ -29,7 +29,8 @@ void ascend_sim_report_special_half(int32_t report);
 void ascend_sim_set_max_errors(uint64_t max_errors);
 void ascend_sim_set_max_calls(uint64_t max_calls);
 
-// Errors since the last clear: how many, and a JSON list of {kind, kernel, block, call, file, line, pipe, count, message}.
+// Errors since the last clear: how many, and a JSON list of {kind, kernel, block, call, file, line, pipe, count,
+// chain, message}.
 uint64_t ascend_sim_error_count(void);
 const char* ascend_sim_errors_json(void);
 void ascend_sim_clear_errors(void);
