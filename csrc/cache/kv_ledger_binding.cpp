@@ -3,8 +3,6 @@
 #include <torch/custom_class.h>
 #include <torch/library.h>
 
-#include <cstring>
-
 #include "cache/kv_ledger.h"
 
 namespace dsv4 {
@@ -13,8 +11,13 @@ namespace {
 template <typename Segment>
 at::Tensor to_tensor(const std::vector<Segment>& segments) {
     at::Tensor tensor = at::empty({static_cast<int64_t>(segments.size()), kSegmentFields}, at::kInt);
-    if (!segments.empty()) {
-        std::memcpy(tensor.mutable_data_ptr<int32_t>(), segments.data(), segments.size() * sizeof(Segment));
+    auto* rows = reinterpret_cast<Segment*>(tensor.mutable_data_ptr<int32_t>());
+    int32_t units = 0;
+    for (const Segment& segment : segments) {
+        *rows = segment;
+        rows->units_before = units;
+        units += segment.end_unit - segment.begin_unit;
+        ++rows;
     }
     return tensor;
 }

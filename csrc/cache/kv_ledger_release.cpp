@@ -23,7 +23,8 @@ void append_release(ReleaseSegments& segments, int32_t pool, int64_t request, Un
                                           static_cast<int32_t>(begin),
                                           static_cast<int32_t>(end),
                                           static_cast<int32_t>(position),
-                                          {}});
+                                          {},
+                                          0});
     };
     const int64_t first_page = min_of(page_start_from(units.begin, page_shift), units.end);
     if (units.begin < first_page) {

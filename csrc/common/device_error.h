@@ -21,6 +21,8 @@ constexpr int32_t kErrorOpVerifyBundle = 3;
 constexpr int32_t kErrorOpVerifyStep = 4;
 constexpr int32_t kErrorOpWriteTables = 5;
 constexpr int32_t kErrorOpCompressorMetadata = 6;
+constexpr int32_t kErrorOpReserveExtend = 7;
+constexpr int32_t kErrorOpReleasePages = 8;
 
 // Values of kErrorCode that several ops use.
 constexpr int32_t kErrorPositionOutOfRange = 100;

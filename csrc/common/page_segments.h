@@ -15,7 +15,7 @@ struct ReserveSegment {
     int32_t source;         // dsv4::kKeepSlots, kJoinPage or kTakePages
     int32_t ring_position;  // kTakePages: where the first page comes from; the next pages follow it in the ring
     int32_t out_begin;      // entry of the pool's output that takes the slot of begin_unit
-    int32_t reserved;
+    int32_t units_before;   // units of all earlier segments of the list, by which a device shares the work out
 };
 
 struct ReleaseSegment {
@@ -24,12 +24,14 @@ struct ReleaseSegment {
     int32_t begin_unit;  // [begin_unit, end_unit): table entries that become 0
     int32_t end_unit;
     int32_t ring_position;  // where the first page of the interval goes; dsv4::kKeepPage: no page is given back
-    int32_t reserved[3];
+    int32_t reserved[2];
+    int32_t units_before;  // as above
 };
 
 namespace dsv4 {
 
 constexpr int64_t kSegmentFields = 8;
+constexpr int64_t kUnitsBeforeField = 7;
 static_assert(sizeof(ReserveSegment) == kSegmentFields * sizeof(int32_t));
 static_assert(sizeof(ReleaseSegment) == kSegmentFields * sizeof(int32_t));
 

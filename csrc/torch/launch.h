@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -22,5 +23,15 @@ void* error_lanes(const at::Tensor& on);
 // it may run later on another thread. A code other than 0 becomes an error that names `op`.
 void launch(const char* op, std::initializer_list<at::Tensor> memory, int64_t blocks,
             std::function<uint32_t(uint32_t blocks, void* stream)> run);
+
+// Data addresses of several tensors, to capture by value.
+template <size_t count>
+std::array<void*, count> addresses(const std::array<at::Tensor, count>& tensors) {
+    std::array<void*, count> result;
+    for (size_t i = 0; i < count; ++i) {
+        result[i] = tensors[i].data_ptr();
+    }
+    return result;
+}
 
 }  // namespace dsv4::npu

@@ -40,7 +40,12 @@ class Device:
         return [table.tolist() for table in self.tables.in_order()]
 
     def segments(self, rows):
-        return torch.tensor(rows, dtype=torch.int32, device=self.device).reshape(-1, 8)
+        """The work list of the rows' first seven fields; the eighth counts the units before."""
+        listed, units = [], 0
+        for row in rows:
+            listed.append([*row[:7], units])
+            units += row[3] - row[2]
+        return torch.tensor(listed, dtype=torch.int32, device=self.device).reshape(-1, 8)
 
 
 @st.composite
@@ -137,6 +142,7 @@ BAD_RESERVE_SEGMENTS = [
 ]
 
 
+@pytest.mark.cpu_only
 @pytest.mark.parametrize("segment, message", BAD_RESERVE_SEGMENTS, ids=[str(s) for s, _ in BAD_RESERVE_SEGMENTS])
 def test_bad_reserve_segments_write_nothing(segment, message):
     state = device_with_one_page()
@@ -165,6 +171,7 @@ BAD_RELEASE_SEGMENTS = [
 ]
 
 
+@pytest.mark.cpu_only
 @pytest.mark.parametrize("segment, message", BAD_RELEASE_SEGMENTS, ids=[str(s) for s, _ in BAD_RELEASE_SEGMENTS])
 def test_bad_release_segments_write_nothing(segment, message):
     state = device_with_one_page()
@@ -203,6 +210,20 @@ def test_bad_arguments(op, bad, message):
         else:
             release_pages(state.tables, **arguments)
     assert f"{op}: {message}" in str(error.value)
+
+
+@pytest.mark.cpu_only
+def test_wrong_count_of_units_before_writes_nothing():
+    state = device_with_one_page()
+    before = state.rows()
+    segments = state.segments([[0, 2, 0, 8, 2, 0, 0], [0, 0, 0, 8, 2, 1, 0]])
+    segments[1, 7] = 9
+    message = r"segments\[1\] says that 9 units come before it, expected 8"
+    with pytest.raises(ValueError, match=f"reserve_extend: {message}"):
+        reserve_extend(state.tables, state.free_pages(), segments, state.num_pages, [16] * 6)
+    with pytest.raises(ValueError, match=f"release_pages: {message}"):
+        release_pages(state.tables, state.free_pages(), segments, state.num_pages)
+    assert state.rows() == before
 
 
 @pytest.mark.parametrize("num_slots", [[0] * 5, [0, 0, 0, 0, 0, -1]])

@@ -51,7 +51,11 @@ void release_pages_cpu(const at::Tensor& full_table, const at::Tensor& swa_table
         table_data[pool] = tables[pool].mutable_data_ptr<int32_t>();
     }
     const auto* list = reinterpret_cast<const ReleaseSegment*>(segments.const_data_ptr<int32_t>());
+    int64_t units_before = 0;
     for (int32_t i = 0; i < p.num_segments; ++i) {
+        TORCH_CHECK_VALUE(list[i].units_before == units_before, "release_pages: segments[", i, "] says that ",
+                          list[i].units_before, " units come before it, expected ", units_before);
+        units_before += list[i].end_unit - list[i].begin_unit;
         check_segment(list[i], i, table_data, p);
     }
     int32_t* rings = free_pages.mutable_data_ptr<int32_t>();

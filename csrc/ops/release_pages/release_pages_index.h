@@ -1,15 +1,16 @@
 // Giving pages back: parameters and index arithmetic, shared by the CPU loops and the device kernel.
 #pragma once
 
+#include "common/launch_plan.h"
 #include "common/page_segments.h"
 #include "common/pools.h"
 
-// Arrays are in table order.
+// Arrays are in table order; their length is a number because launch stubs repeat the struct outside its namespace.
 struct ReleasePagesParams {
-    int64_t row_elems[dsv4::kNumPools];   // stride between two rows of a request table
-    int32_t columns[dsv4::kNumPools];     // units that a row of the table holds; 0: the pool does not exist
-    int32_t num_pages[dsv4::kNumPools];   // entries of the pool's ring
-    int32_t ring_begin[dsv4::kNumPools];  // where the pool's ring starts in free_pages
+    int64_t row_elems[6];   // stride between two rows of a request table
+    int32_t columns[6];     // units that a row of the table holds; 0: the pool does not exist
+    int32_t num_pages[6];   // entries of the pool's ring
+    int32_t ring_begin[6];  // where the pool's ring starts in free_pages
     int32_t max_requests;                 // rows of the request tables
     int32_t num_segments;
     int32_t page_shift;
@@ -54,6 +55,24 @@ DSV4_HOST_DEVICE constexpr int64_t freed_page_offset_elems(const ReleaseSegment&
 DSV4_HOST_DEVICE constexpr int64_t table_offset_elems(const ReleaseSegment& s, int64_t unit,
                                                       const ReleasePagesParams& p) {
     return s.request * p.row_elems[s.pool] + unit;
+}
+
+// What a device works on at a time.
+constexpr int32_t kReleasePiecePages = 512;
+constexpr int32_t kReleaseZeroUnits = 4096;
+
+// Pages from the one that starts at `unit` on, up to `end`, whose ids a device gives back at once: they lie next to each
+// other in the ring.
+DSV4_HOST_DEVICE constexpr int64_t release_piece_pages(const ReleaseSegment& s, int64_t unit, int64_t end,
+                                                       const ReleasePagesParams& p) {
+    const int64_t entry = freed_page_offset_elems(s, unit, p) - p.ring_begin[s.pool];
+    const int64_t pages_before_wrap = p.num_pages[s.pool] - entry;
+    return min_of(min_of<int64_t>(kReleasePiecePages, pages_before_wrap), pages_for(end - unit, p.page_shift));
+}
+
+// A block for every 8 segments.
+DSV4_HOST_DEVICE constexpr int64_t release_pages_blocks(const ReleasePagesParams& p, int64_t cores) {
+    return blocks_for(p.num_segments, 8, cores);
 }
 
 }  // namespace dsv4

@@ -76,7 +76,11 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tenso
     }
     data.free_pages = free_pages.const_data_ptr<int32_t>();
     const auto* list = reinterpret_cast<const ReserveSegment*>(segments.const_data_ptr<int32_t>());
+    int64_t units_before = 0;
     for (int32_t i = 0; i < p.num_segments; ++i) {
+        TORCH_CHECK_VALUE(list[i].units_before == units_before, "reserve_extend: segments[", i, "] says that ",
+                          list[i].units_before, " units come before it, expected ", units_before);
+        units_before += list[i].end_unit - list[i].begin_unit;
         check_segment(list[i], i, data, p);
     }
     for (int32_t i = 0; i < p.num_segments; ++i) {

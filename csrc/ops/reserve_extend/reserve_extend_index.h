@@ -1,16 +1,17 @@
 // Carrying out an allocation: parameters and index arithmetic, shared by the CPU loops and the device kernel.
 #pragma once
 
+#include "common/launch_plan.h"
 #include "common/page_segments.h"
 #include "common/pools.h"
 
-// Arrays are in table order.
+// Arrays are in table order; their length is a number because launch stubs repeat the struct outside its namespace.
 struct ReserveExtendParams {
-    int64_t row_elems[dsv4::kNumPools];   // stride between two rows of a request table
-    int32_t columns[dsv4::kNumPools];     // units that a row of the table holds; 0: the pool does not exist
-    int32_t num_pages[dsv4::kNumPools];   // entries of the pool's ring
-    int32_t ring_begin[dsv4::kNumPools];  // where the pool's ring starts in free_pages
-    int32_t num_slots[dsv4::kNumPools];   // entries of the pool's output
+    int64_t row_elems[6];   // stride between two rows of a request table
+    int32_t columns[6];     // units that a row of the table holds; 0: the pool does not exist
+    int32_t num_pages[6];   // entries of the pool's ring
+    int32_t ring_begin[6];  // where the pool's ring starts in free_pages
+    int32_t num_slots[6];   // entries of the pool's output
     int32_t max_requests;                 // rows of the request tables
     int32_t num_segments;
     int32_t page_shift;
@@ -80,6 +81,41 @@ DSV4_HOST_DEVICE constexpr int64_t table_offset_elems(const ReserveSegment& s, i
 
 DSV4_HOST_DEVICE constexpr int64_t slot_offset_elems(const ReserveSegment& s, int64_t unit) {
     return s.out_begin + (unit - s.begin_unit);
+}
+
+// What a device works on at a time: pieces of one segment, batches of pieces that fit into UB together.
+constexpr int32_t kReservePieceUnits = 1024;
+constexpr uint32_t kReserveBatchUnits = 8192;
+constexpr uint32_t kReserveBatchPieces = 64;
+
+// Pages that `units` units from `begin` on touch.
+DSV4_HOST_DEVICE constexpr int64_t pages_touched(int64_t begin, int64_t units, int32_t page_shift) {
+    return page_of(begin + units - 1, page_shift) - page_of(begin, page_shift) + 1;
+}
+
+// Units from `begin` on that a device may take as one piece: their page ids lie next to each other in the ring, and
+// pages longer than a piece come one at a time.
+DSV4_HOST_DEVICE constexpr int32_t piece_units(const ReserveSegment& s, int64_t begin, const ReserveExtendParams& p) {
+    if (s.source != kTakePages) {
+        return kReservePieceUnits;
+    }
+    const int64_t page_begin = page_start(begin, p.page_shift);
+    const int64_t page_units = int64_t{1} << p.page_shift;
+    const int64_t entry = free_page_offset_elems(s, begin, p) - p.ring_begin[s.pool];
+    const int64_t pages_before_wrap = p.num_pages[s.pool] - entry;
+    const int64_t whole_pages = page_units > kReservePieceUnits
+                                    ? page_units
+                                    : min_of<int64_t>(kReservePieceUnits, pages_before_wrap << p.page_shift);
+    return static_cast<int32_t>(min_of<int64_t>(kReservePieceUnits, page_begin + whole_pages - begin));
+}
+
+// A block for every 16 segments or 2048 units, whichever is more.
+DSV4_HOST_DEVICE constexpr int64_t reserve_extend_blocks(const ReserveExtendParams& p, int64_t cores) {
+    int64_t units = 0;
+    for (int32_t pool = 0; pool < kNumPools; ++pool) {
+        units += p.num_slots[pool];
+    }
+    return max_of(blocks_for(p.num_segments, 16, cores), blocks_for(units, 2048, cores));
 }
 
 }  // namespace dsv4

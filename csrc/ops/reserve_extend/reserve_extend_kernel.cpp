@@ -1,0 +1,208 @@
+#include "kernel_operator.h"
+
+#include "device/errors.h"
+#include "device/iota.h"
+#include "device/pools.h"
+#include "device/segments.h"
+#include "ops/reserve_extend/reserve_extend_index.h"
+
+namespace dsv4::kernel {
+
+using AscendC::HardEvent;
+using AscendC::TBuf;
+using AscendC::TPosition;
+
+// A block takes an equal share of all units, cuts it into pieces of one segment each and works on a batch of pieces at a
+// time: MTE2 fetches what the pieces need (slots to keep, the slot before, or page ids), V makes consecutive slots,
+// MTE3 writes each piece to its output and, where the slots are new, to its table.
+class ReserveExtend {
+ public:
+    __aicore__ inline ReserveExtend(AscendC::TPipe* pipe, const PoolAddresses& tables, GM_ADDR free_pages,
+                                    GM_ADDR segments, const PoolAddresses& slots, GM_ADDR error_lanes,
+                                    const ReserveExtendParams& p)
+        : p_(p),
+          tables_(tables),
+          slots_(slots),
+          cursor_(pipe, segments, p.num_segments),
+          errors_(pipe, error_lanes, kErrorOpReserveExtend) {
+        int64_t ring_elems = 0;
+        for (int32_t pool = 0; pool < kNumPools; ++pool) {
+            ring_elems += p.num_pages[pool];
+        }
+        free_pages_ = global<int32_t>(free_pages, static_cast<uint64_t>(ring_elems));
+        pipe->InitBuffer(iota_buffer_, kReservePieceUnits * sizeof(int32_t));
+        pipe->InitBuffer(value_buffer_, kReserveBatchUnits * sizeof(int32_t));
+        pipe->InitBuffer(source_buffer_, kReserveBatchUnits * sizeof(int32_t));
+        pipe->InitBuffer(scratch_buffer_, 3 * kReservePieceUnits * sizeof(int32_t));
+        iota_ = iota_buffer_.Get<int32_t>();
+        values_ = value_buffer_.Get<int32_t>();
+        source_ = source_buffer_.Get<int32_t>();
+        scratch_ = scratch_buffer_.Get<int32_t>();
+    }
+
+    __aicore__ inline void run() {
+        const BlockShare share =
+            block_share(cursor_.total_units(), 1, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
+        if (share.begin < share.end) {
+            fill_iota(iota_, kReservePieceUnits);
+            cursor_.seek(share.begin);
+            for (int64_t unit = share.begin; unit < share.end;) {
+                unit = batch(unit, share.end);
+            }
+        }
+        errors_.flush();
+    }
+
+ private:
+    struct Piece {
+        ReserveSegment segment;
+        int32_t begin_unit;
+        int32_t units;
+        uint32_t area;  // where the piece lies in values_ and source_
+    };
+
+    // Works on pieces from `unit` of the whole list on; returns the first unit that is left.
+    __aicore__ inline int64_t batch(int64_t unit, int64_t end) {
+        order<HardEvent::MTE3_MTE2>();
+        order<HardEvent::V_MTE2>();
+        order<HardEvent::S_MTE2>();
+        uint32_t used = 0;
+        num_pieces_ = 0;
+        while (unit < end && num_pieces_ < kReserveBatchPieces) {
+            const ReserveSegment segment = cursor_.current();
+            const int32_t begin = segment.begin_unit + static_cast<int32_t>(unit - segment.units_before);
+            const int32_t left = min_of<int32_t>(segment.end_unit - begin, static_cast<int32_t>(end - unit));
+            const int32_t fault = segment_fault(segment, p_);
+            const int32_t units = fault == kSegmentValid ? min_of(left, piece_units(segment, begin, p_)) : left;
+            if (fault != kSegmentValid) {
+                errors_.report(fault, cursor_.index(), segment.request);
+            } else if (used + units > kReserveBatchUnits) {
+                break;
+            } else {
+                pieces_[num_pieces_++] = Piece{segment, begin, units, used};
+                used += round_up<uint32_t>(units, kUbBlockBytes / sizeof(int32_t));
+            }
+            unit += units;
+            if (begin + units == segment.end_unit) {
+                cursor_.advance();
+            }
+        }
+        fetch();
+        make_slots();
+        write();
+        return unit;
+    }
+
+    __aicore__ inline GlobalTensor<int32_t> table(const ReserveSegment& s, int64_t unit) {
+        return tables_.tensor(s.pool, p_.max_requests * p_.row_elems[s.pool])[table_offset_elems(s, unit, p_)];
+    }
+
+    __aicore__ inline void fetch() {
+        for (uint32_t i = 0; i < num_pieces_; ++i) {
+            const Piece& piece = pieces_[i];
+            const ReserveSegment& s = piece.segment;
+            if (s.source == kKeepSlots) {
+                load(values_[piece.area], table(s, piece.begin_unit), piece.units);
+            } else if (s.source == kJoinPage) {
+                load(source_[piece.area], table(s, s.begin_unit - 1), 1);
+            } else {
+                load(source_[piece.area], free_pages_[free_page_offset_elems(s, piece.begin_unit, p_)],
+                     static_cast<uint32_t>(pages_touched(piece.begin_unit, piece.units, p_.page_shift)));
+            }
+        }
+        order<HardEvent::MTE2_S>();
+    }
+
+    __aicore__ inline void make_slots() {
+        order<HardEvent::MTE3_V>();
+        order<HardEvent::MTE2_V>();
+        for (uint32_t i = 0; i < num_pieces_; ++i) {
+            const Piece& piece = pieces_[i];
+            const ReserveSegment& s = piece.segment;
+            if (s.source == kJoinPage) {
+                const int32_t slot_before = source_.GetValue(piece.area);
+                consecutive(piece, slot_before + (piece.begin_unit - (s.begin_unit - 1)));
+            } else if (s.source == kTakePages) {
+                if (pages_touched(piece.begin_unit, piece.units, p_.page_shift) == 1) {
+                    const int32_t page = source_.GetValue(piece.area);
+                    consecutive(piece, static_cast<int32_t>(slot_of(page, piece.begin_unit, p_.page_shift)));
+                } else {
+                    several_pages(piece);
+                }
+            }
+        }
+    }
+
+    __aicore__ inline void consecutive(const Piece& piece, int32_t first_slot) {
+        AscendC::Adds(values_[piece.area], iota_, first_slot, piece.units);
+    }
+
+    // With i counted from the start of the first page: slot = (page_id[i / P] - i / P) * P + i.
+    __aicore__ inline void several_pages(const Piece& piece) {
+        const int32_t shift = p_.page_shift;
+        const int32_t units = piece.units;
+        const LocalTensor<int32_t> index = scratch_;
+        const LocalTensor<int32_t> page = scratch_[kReservePieceUnits];
+        const LocalTensor<int32_t> page_id = scratch_[2 * kReservePieceUnits];
+        const LocalTensor<int32_t> slots = values_[piece.area];
+        // The piece before may still use the scratch.
+        AscendC::PipeBarrier<PIPE_V>();
+        AscendC::Adds(index, iota_, static_cast<int32_t>(offset_in_page(piece.begin_unit, shift)), units);
+        AscendC::PipeBarrier<PIPE_V>();
+        AscendC::ShiftRight(page, index, shift, units);
+        AscendC::PipeBarrier<PIPE_V>();
+        AscendC::ShiftLeft(page_id, page, int32_t{2}, units);
+        AscendC::PipeBarrier<PIPE_V>();
+        AscendC::Gather(slots, source_[piece.area], page_id.ReinterpretCast<uint32_t>(), uint32_t{0},
+                        static_cast<uint32_t>(units));
+        AscendC::ShiftLeft(page, page, shift, units);
+        AscendC::PipeBarrier<PIPE_V>();
+        AscendC::ShiftLeft(slots, slots, shift, units);
+        AscendC::Sub(index, index, page, units);
+        AscendC::PipeBarrier<PIPE_V>();
+        AscendC::Add(slots, slots, index, units);
+    }
+
+    __aicore__ inline void write() {
+        order<HardEvent::V_MTE3>();
+        for (uint32_t i = 0; i < num_pieces_; ++i) {
+            const Piece& piece = pieces_[i];
+            const ReserveSegment& s = piece.segment;
+            store(slots_.tensor(s.pool, p_.num_slots[s.pool])[slot_offset_elems(s, piece.begin_unit)],
+                  values_[piece.area], piece.units);
+            if (s.source != kKeepSlots) {
+                store(table(s, piece.begin_unit), values_[piece.area], piece.units);
+            }
+        }
+    }
+
+    const ReserveExtendParams& p_;
+    const PoolAddresses& tables_;
+    const PoolAddresses& slots_;
+    GlobalTensor<int32_t> free_pages_;
+    SegmentCursor<ReserveSegment> cursor_;
+    ErrorLane errors_;
+    TBuf<TPosition::VECCALC> iota_buffer_, value_buffer_, source_buffer_, scratch_buffer_;
+    LocalTensor<int32_t> iota_, values_, source_, scratch_;
+    Piece pieces_[kReserveBatchPieces];
+    uint32_t num_pieces_ = 0;
+};
+
+}  // namespace dsv4::kernel
+
+extern "C" __global__ __aicore__ void reserve_extend(GM_ADDR full_table, GM_ADDR swa_table, GM_ADDR c4_table,
+                                                     GM_ADDR c128_table, GM_ADDR c4_state_table,
+                                                     GM_ADDR c128_state_table, GM_ADDR free_pages, GM_ADDR segments,
+                                                     GM_ADDR full_slots, GM_ADDR swa_slots, GM_ADDR c4_slots,
+                                                     GM_ADDR c128_slots, GM_ADDR c4_state_slots,
+                                                     GM_ADDR c128_state_slots, GM_ADDR error_lanes,
+                                                     ReserveExtendParams p) {
+    KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+    AscendC::TPipe pipe;
+    const dsv4::kernel::PoolAddresses tables{
+        {full_table, swa_table, c4_table, c128_table, c4_state_table, c128_state_table}};
+    const dsv4::kernel::PoolAddresses slots{
+        {full_slots, swa_slots, c4_slots, c128_slots, c4_state_slots, c128_state_slots}};
+    dsv4::kernel::ReserveExtend op(&pipe, tables, free_pages, segments, slots, error_lanes, p);
+    op.run();
+}
