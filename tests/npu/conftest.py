@@ -1,0 +1,73 @@
+"""Tests on the simulated NPU. They need a process of their own and run only with DSV4_NPU_SIM=1 (make test-npu-sim)."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+NPU_SIM = Path(__file__).resolve().parents[1] / "npu_sim"
+
+if os.environ.get("DSV4_NPU_SIM") == "1":
+    sys.path.insert(0, str(NPU_SIM))
+else:
+    collect_ignore_glob = ["test_*.py"]
+
+
+@pytest.fixture(scope="session")
+def loaded_sim():
+    """torch_npu on the simulated device, and the ops of tests/npu_sim/test_ops."""
+    import npu_sim
+    import torch
+
+    loaded = npu_sim.load()
+    torch.ops.load_library(str(npu_sim.build_dir() / "test_ops" / "libnpu_sim_test_ops.so"))
+    return loaded
+
+
+@pytest.fixture
+def sim(loaded_sim) -> Iterator:
+    """The simulated device in lazy mode with nothing pending, counted or recorded. A test that leaves errors fails."""
+    import npu_sim
+    import torch
+
+    loaded_sim.set_mode(npu_sim.Mode.LAZY)
+    torch.npu.synchronize()
+    loaded_sim.reset_errors()
+    loaded_sim.reset_counters()
+    yield loaded_sim
+    torch.npu.synchronize()
+    loaded_sim.set_mode(npu_sim.Mode.LAZY)
+    loaded_sim.set_replay_order(npu_sim.ReplayOrder.AS_CAPTURED)
+    assert loaded_sim.errors() == []
+
+
+@pytest.fixture
+def run_process() -> Callable[..., subprocess.CompletedProcess]:
+    """Runs a script in a process of its own, with torch_npu on the simulated device as `sim` and `torch` imported.
+
+    For what would spoil this process: crashes, failed operators behind the task queue, other settings of torch_npu.
+    """
+    prelude = f"""
+        import sys
+        sys.path.insert(0, {str(NPU_SIM)!r})
+        import npu_sim
+        sim = npu_sim.load()
+        import torch
+        torch.ops.load_library(str(npu_sim.build_dir() / "test_ops" / "libnpu_sim_test_ops.so"))
+        add_out = torch.ops.npu_sim_test.add_out
+    """
+
+    def run(script: str, **environment: str) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(prelude) + textwrap.dedent(script)],
+            env=os.environ | environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+
+    return run

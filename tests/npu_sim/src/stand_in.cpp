@@ -1,0 +1,1 @@
+// A stand-in library has a name of its own and no symbols of its own.
