@@ -17,6 +17,11 @@ else:
     collect_ignore_glob = ["test_*.py"]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that start processes go first: once loaded, torch_npu's idle threads poll and cost the others time."""
+    items.sort(key=lambda item: "run_process" not in getattr(item, "fixturenames", ()))
+
+
 @pytest.fixture(scope="session")
 def loaded_sim():
     """torch_npu on the simulated device, and the ops of tests/npu_sim/test_ops."""

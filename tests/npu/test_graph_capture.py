@@ -120,7 +120,7 @@ def test_memory_allocated_in_a_capture_stays_with_the_graph(sim, add_out):
     assert all(other.tolist() == [9] * N for other in others)
 
 
-# Calls that a capture forbids: the script's body inside of the capture, the error code of the call, of the capture's end.
+# What a capture forbids: lines of the captured function, the error code of the call, the one of the capture's end.
 FORBIDDEN = {
     "device synchronisation": ("torch.npu.synchronize()", 107030, 507903),
     "stream synchronisation": ("stream.synchronize()", 107027, 507903),

@@ -1,4 +1,4 @@
-"""Writes the source of the stand-in for libopapi.so: every built-in operator that torch_npu can name, failing by name."""
+"""Writes the source of the stand-in for libopapi.so: every built-in operator that torch_npu knows, failing by name."""
 
 import re
 import sys

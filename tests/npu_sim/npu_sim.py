@@ -130,14 +130,16 @@ def load() -> DeviceSim:
     if _loaded is not None:
         return _loaded
     if not (torch_npu_dir() / "torch_npu").is_dir():
-        raise FileNotFoundError(f"{torch_npu_dir()}: expected the torch_npu package; run tests/npu_sim/setup_torch_npu.py")
+        raise FileNotFoundError(
+            f"{torch_npu_dir()}: expected the torch_npu package; run setup_torch_npu.py"
+        )
     if not (build_dir() / _SIMULATOR).is_file():
         raise FileNotFoundError(f"{build_dir()}: expected {_SIMULATOR}; build tests/npu_sim with CMake")
     # With these set, torch_npu would look for the CANN that is not there.
     os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
     for name in ("ASCEND_HOME_PATH", "ASCEND_OPP_PATH", "ASCEND_TOOLKIT_HOME"):
         os.environ.pop(name, None)
-    # torch_npu finds libraries that the process already holds by their SONAME; a changed LD_LIBRARY_PATH comes too late.
+    # torch_npu finds libraries that the process holds by their SONAME; a changed LD_LIBRARY_PATH comes too late.
     simulator = ctypes.CDLL(str(build_dir() / _SIMULATOR), mode=ctypes.RTLD_GLOBAL)
     for name in _STAND_INS:
         ctypes.CDLL(str(build_dir() / name), mode=ctypes.RTLD_GLOBAL)
