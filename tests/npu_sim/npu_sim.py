@@ -8,12 +8,16 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import enum
+import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
 _SIMULATOR = "libascend_device_sim.so"
+_KERNEL_BRIDGE = "libascend_kernel_bridge.so"
+_KERNEL_SIMULATOR = "ascend_sim/libascend_sim.so"
 _STAND_INS = (
     "libascendcl.so",
     "libhccl.so",
@@ -57,8 +61,10 @@ class DeviceSim:
     vector_cores = 40
     poison = 0xA5  # every byte of fresh device and page-locked host memory
 
-    def __init__(self, library: ctypes.CDLL) -> None:
+    def __init__(self, library: ctypes.CDLL, kernels: ctypes.CDLL) -> None:
         self._library = library
+        self.kernels = kernels  # C API of the Ascend C simulator (tests/ascend_sim), whose errors are kernel mistakes
+        kernels.ascend_sim_errors_json.restype = ctypes.c_char_p
         library.ascend_device_sim_counters.restype = ctypes.c_char_p
         library.ascend_device_sim_errors.restype = ctypes.c_char_p
         library.ascend_device_sim_host_alias.restype = ctypes.c_void_p
@@ -102,8 +108,13 @@ class DeviceSim:
         """Every error that an ACL call or a task met since the last reset, oldest first."""
         return self._library.ascend_device_sim_errors().decode().splitlines()
 
+    def kernel_errors(self) -> list[dict[str, Any]]:
+        """What the Ascend C simulator found in kernels since the last reset: kind, kernel, block, line, message ..."""
+        return json.loads(self.kernels.ascend_sim_errors_json())
+
     def reset_errors(self) -> None:
-        """Forgets recorded errors and makes failed streams usable again."""
+        """Forgets recorded errors, those of kernels too, and makes failed streams usable again."""
+        self.kernels.ascend_sim_clear_errors()
         self._library.ascend_device_sim_reset_errors()
 
     def host_alias(self, device_address: int) -> int | None:
@@ -118,6 +129,11 @@ class DeviceSim:
         return ctypes.string_at(alias, bytes_)
 
 
+def kernel_library(name: str) -> ctypes.CDLL:
+    """A library of simulated kernels below the build folder, for tests that call a launch function directly."""
+    return ctypes.CDLL(str(build_dir() / name))
+
+
 _loaded: DeviceSim | None = None
 
 
@@ -130,9 +146,7 @@ def load() -> DeviceSim:
     if _loaded is not None:
         return _loaded
     if not (torch_npu_dir() / "torch_npu").is_dir():
-        raise FileNotFoundError(
-            f"{torch_npu_dir()}: expected the torch_npu package; run setup_torch_npu.py"
-        )
+        raise FileNotFoundError(f"{torch_npu_dir()}: expected the torch_npu package; run setup_torch_npu.py")
     if not (build_dir() / _SIMULATOR).is_file():
         raise FileNotFoundError(f"{build_dir()}: expected {_SIMULATOR}; build tests/npu_sim with CMake")
     # With these set, torch_npu would look for the CANN that is not there.
@@ -143,9 +157,12 @@ def load() -> DeviceSim:
     simulator = ctypes.CDLL(str(build_dir() / _SIMULATOR), mode=ctypes.RTLD_GLOBAL)
     for name in _STAND_INS:
         ctypes.CDLL(str(build_dir() / name), mode=ctypes.RTLD_GLOBAL)
+    # Before kernel libraries and the kernel simulator: of two definitions of a launch, the first loaded is used.
+    ctypes.CDLL(str(build_dir() / _KERNEL_BRIDGE), mode=ctypes.RTLD_GLOBAL)
+    kernels = ctypes.CDLL(str(build_dir() / _KERNEL_SIMULATOR), mode=ctypes.RTLD_GLOBAL)
     sys.path.append(str(torch_npu_dir()))
     with contextlib.redirect_stdout(sys.stderr):  # it prints a warning that there is no CANN
         import torch_npu  # noqa: F401
 
-    _loaded = DeviceSim(simulator)
+    _loaded = DeviceSim(simulator, kernels)
     return _loaded

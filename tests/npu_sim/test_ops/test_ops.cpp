@@ -2,6 +2,7 @@
 // memory, launched the way generated kernel stubs are.
 #include <torch/library.h>
 
+#include "aclrtlaunch_sim_test_scale.h"
 #include "ascend_device_sim.h"
 #include "torch_npu/csrc/core/npu/NPUGuard.h"
 #include "torch_npu/csrc/core/npu/NPUStream.h"
@@ -53,6 +54,18 @@ void AddOut(const at::Tensor& left, const at::Tensor& right, at::Tensor& sum) {
     LaunchAdd(left, right, sum);
 }
 
+// A real Ascend C kernel, by its generated launch function.
+void Scale(at::Tensor& x, int64_t factor) {
+    const c10_npu::NPUGuard guard(x.device());
+    const aclrtStream stream = c10_npu::getCurrentNPUStream().stream(false);
+    void* data = x.data_ptr();
+    const auto n = static_cast<int32_t>(x.numel());
+    const auto by = static_cast<int32_t>(factor);
+    at_npu::native::OpCommand::RunOpApi("sim_test_scale", [=]() -> int {
+        return static_cast<int>(ACLRT_LAUNCH_KERNEL(sim_test_scale)(1, stream, data, n, by));
+    });
+}
+
 // The mistake that a missing guard is: runs on whatever device is current.
 void AddOutUnguarded(const at::Tensor& left, const at::Tensor& right, at::Tensor& sum) { LaunchAdd(left, right, sum); }
 
@@ -64,11 +77,13 @@ int64_t HostRead(const at::Tensor& tensor) { return *static_cast<const volatile 
 TORCH_LIBRARY(npu_sim_test, library) {
     library.def("add_out(Tensor left, Tensor right, Tensor(a!) sum) -> ()");
     library.def("add_out_unguarded(Tensor left, Tensor right, Tensor(a!) sum) -> ()");
+    library.def("scale(Tensor(a!) x, int factor) -> ()");
     library.def("host_read(Tensor tensor) -> int");
 }
 
 TORCH_LIBRARY_IMPL(npu_sim_test, PrivateUse1, library) {
     library.impl("add_out", AddOut);
     library.impl("add_out_unguarded", AddOutUnguarded);
+    library.impl("scale", Scale);
     library.impl("host_read", HostRead);
 }
