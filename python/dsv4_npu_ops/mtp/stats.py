@@ -1,9 +1,10 @@
 """What a run counts: steps, accepted lengths, calls and time of every op, pool occupancy."""
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 
@@ -11,8 +12,12 @@ class OpClock:
     """Counts the calls of every op of this library and the wall time spent in them, wrapper included."""
 
     def __init__(self) -> None:
-        self.calls: Counter[str] = Counter()
-        self._nanoseconds: Counter[str] = Counter()
+        self._nanoseconds: defaultdict[str, list[int]] = defaultdict(list)
+
+    @property
+    def calls(self) -> Counter[str]:
+        """Calls of every op so far."""
+        return Counter({name: len(samples) for name, samples in self._nanoseconds.items()})
 
     def wrap(self, op: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
         """The same callable, counted under ``name`` (default: its own)."""
@@ -23,21 +28,20 @@ class OpClock:
             try:
                 return op(*args, **kwargs)
             finally:
-                self._nanoseconds[key] += time.perf_counter_ns() - started
-                self.calls[key] += 1
+                self._nanoseconds[key].append(time.perf_counter_ns() - started)
 
         return timed
 
     def microseconds_per_call(self) -> dict[str, float]:
-        """Mean wall time of one call of every op, in microseconds."""
-        return {name: self._nanoseconds[name] / calls / 1e3 for name, calls in self.calls.items()}
+        """Median wall time of one call of every op, in microseconds."""
+        return {name: median(samples) / 1e3 for name, samples in self._nanoseconds.items()}
 
     def table(self) -> str:
         """Calls and time of every op, the most expensive first, as text."""
-        lines = [f"{'op':34} {'calls':>7} {'us/call':>9} {'total ms':>9}"]
-        for name, nanoseconds in self._nanoseconds.most_common():
-            calls = self.calls[name]
-            lines.append(f"{name:34} {calls:7d} {nanoseconds / calls / 1e3:9.1f} {nanoseconds / 1e6:9.2f}")
+        typical = self.microseconds_per_call()
+        lines = [f"{'op':34} {'calls':>7} {'median us':>10} {'total ms':>9}"]
+        for name, samples in sorted(self._nanoseconds.items(), key=lambda item: -sum(item[1])):
+            lines.append(f"{name:34} {len(samples):7d} {typical[name]:10.1f} {sum(samples) / 1e6:9.2f}")
         return "\n".join(lines)
 
 
