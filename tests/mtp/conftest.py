@@ -5,7 +5,7 @@ import torch
 from mtp.small_models import build
 from mtp.truth import Truth
 
-NEW_TOKENS = 24
+NEW_TOKENS = 20
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,15 +13,17 @@ DRAFT_TOKENS = tuple(range(1, 9))
 LENGTHS = {"short": (3, 4, 5), "one": (127, 128, 129, 130, 131, 132), "two": (255, 256, 257, 258, 259, 260),
            "long": (500, 511, 512, 513)}  # fmt: skip
 
+# Small chunks are many steps: how many of the four lengths to run, by draft length.
+PROMPTS_OF_SMALL_CHUNKS = {1: (2, 2, 4, 2, 2, 3, 2, 2), 7: (4, 2, 3, 2, 4, 2, 3, 2)}
+
 
 def cases():
     """Every chunk size with every draft length; page sizes, lengths and padded buckets pairwise with both."""
     for i, chunk in enumerate(CHUNK_SIZES):
         for j, n in enumerate(DRAFT_TOKENS):
             lengths = [family[(i + j) % len(family)] for family in LENGTHS.values()]
-            if chunk == 1:
-                # One token a step: the longer prompts only now and then.
-                lengths = lengths[: 4 if j == 2 else 3 if j == 5 else 2]
+            if chunk in PROMPTS_OF_SMALL_CHUNKS:
+                lengths = lengths[: PROMPTS_OF_SMALL_CHUNKS[chunk][j]]
             bucket = 4 if (i + 2 * j) % 3 == 0 else 1
             page_size = PAGE_SIZES[(i + j) % 3]
             name = f"chunk{chunk or 'whole'}-n{n}-page{page_size}-bucket{bucket}"

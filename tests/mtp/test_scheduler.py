@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mtp.conftest import NEW_TOKENS
 from mtp.poison import poisoned_runner, pool_tensors
 from mtp.small_models import VOCAB_SIZE, build, layout_of, prompts_of
 from mtp.truth import forced
@@ -38,9 +39,9 @@ def exact_layout(requests: list[Request], page_size: int) -> KVLayout:
 @pytest.mark.parametrize(("page_size", "n", "chunk"), [(16, 8, 37), (16, 3, 1000), (64, 5, 7), (128, 4, 100)])
 def test_exhausted_pools_make_requests_wait_and_lose_nothing(small_model, served, page_size, n, chunk):
     prompts, texts = served
-    layout = exact_layout([Request(i, prompt, 24, n, chunk) for i, prompt in enumerate(prompts)], page_size)
+    layout = exact_layout([Request(i, prompt, NEW_TOKENS, n, chunk) for i, prompt in enumerate(prompts)], page_size)
     runner = poisoned_runner(*small_model, layout)
-    completions, stats = runner.generate(prompts, 24, n, chunk, script=accept_all(texts))
+    completions, stats = runner.generate(prompts, NEW_TOKENS, n, chunk, script=accept_all(texts))
     assert [completion.tokens for completion in completions] == texts
     assert stats.peak_running < 4
     for pool in POOLS:
@@ -84,7 +85,9 @@ def test_more_requests_than_rows_reuse_rows(small_model, served):
     prompts, texts = served
     runner = poisoned_runner(*small_model, layout_of(16, max_requests=2))
     for _ in range(2):
-        completions, stats = runner.generate(prompts, 24, 4, 50, arrivals=[9, 0, 3, 0, 1, 9], script=accept_all(texts))
+        completions, stats = runner.generate(
+            prompts, NEW_TOKENS, 4, 50, arrivals=[9, 0, 3, 0, 1, 9], script=accept_all(texts)
+        )
         assert [completion.tokens for completion in completions] == texts
         assert stats.peak_running == 2
 
@@ -92,7 +95,7 @@ def test_more_requests_than_rows_reuse_rows(small_model, served):
 def test_draft_lengths_chunks_and_limits_may_differ_per_request(small_model, served):
     prompts, texts = served
     runner = poisoned_runner(*small_model, layout_of(64, max_requests=6), bucket=4)
-    limits, widths, chunks = [24, 1, 7, 24, 13, 2], [1, 8, 3, 5, 2, 8], [1, 50, 2, 100, 640, 3]
+    limits, widths, chunks = [NEW_TOKENS, 1, 7, NEW_TOKENS, 13, 2], [1, 8, 3, 5, 2, 8], [1, 50, 2, 100, 640, 3]
     completions, _ = runner.generate(prompts, limits, widths, chunks, script=accept_all(texts))
     for completion, text, limit in zip(completions, texts, limits, strict=True):
         assert completion.tokens == text[:limit]
@@ -105,7 +108,7 @@ def test_end_of_sequence_inside_an_accepted_run(small_model, served):
         # The token at `place` of the first text ends whichever text it turns up in.
         eos = texts[0][place]
         runner = poisoned_runner(*small_model, layout_of(16))
-        completions, stats = runner.generate(prompts, 24, 8, 64, eos_token_ids=[eos], script=accept_all(texts))
+        completions, stats = runner.generate(prompts, NEW_TOKENS, 8, 64, eos_token_ids=[eos], script=accept_all(texts))
         for completion, text in zip(completions, texts, strict=True):
             ends = eos in text
             assert completion.tokens == (text[: text.index(eos) + 1] if ends else text)
@@ -113,15 +116,15 @@ def test_end_of_sequence_inside_an_accepted_run(small_model, served):
         assert stats.emitted_tokens == sum(len(completion.tokens) for completion in completions)
 
 
-@pytest.mark.parametrize("spare", [1, 2, 5, 9, 24])
+@pytest.mark.parametrize("spare", [1, 2, 5, 9, NEW_TOKENS])
 def test_widths_are_clipped_at_the_longest_context(small_model, served, spare):
     prompts, texts = served
     longest = len(prompts[3]) + spare
     runner = poisoned_runner(*small_model, layout_of(16, max_requests=6, max_context_len=longest))
-    completions, _ = runner.generate(prompts, 24, 8, 100, script=accept_all(texts))
+    completions, _ = runner.generate(prompts, NEW_TOKENS, 8, 100, script=accept_all(texts))
     for prompt, completion, text in zip(prompts, completions, texts, strict=True):
         assert completion.tokens == text[: longest - len(prompt)]
-    assert completions[3].finish_reason == ("max_context_len" if spare < 24 else "max_new_tokens")
+    assert completions[3].finish_reason == ("max_context_len" if spare < NEW_TOKENS else "max_new_tokens")
 
 
 def test_padding_rows_write_only_the_dummy_slot(small_model):
@@ -149,9 +152,14 @@ def test_statistics_add_up(small_model, served):
     runner = poisoned_runner(*small_model, layout_of(16, max_requests=6))
     seen = []
     completions, stats = runner.generate(
-        prompts, 24, 4, 100, script=accept_all(texts), progress=lambda running: seen.append(running.emitted_tokens)
+        prompts,
+        NEW_TOKENS,
+        4,
+        100,
+        script=accept_all(texts),
+        progress=lambda running: seen.append(running.emitted_tokens),
     )
-    assert seen == sorted(seen) and seen[-1] == stats.emitted_tokens == 24 * len(prompts)
+    assert seen == sorted(seen) and seen[-1] == stats.emitted_tokens == NEW_TOKENS * len(prompts)
     assert stats.prefill_tokens == sum(LENGTHS)
     assert sum(stats.accepted.values()) == sum(len(completion.accepted) for completion in completions)
     assert stats.verify_tokens == 4 * sum(stats.accepted.values())
@@ -168,7 +176,7 @@ def test_statistics_add_up(small_model, served):
 
 def test_a_verify_step_without_drafting_is_four_launches_and_the_rotations(small_model, served):
     runner = poisoned_runner(*small_model, layout_of(16, max_requests=6))
-    _, stats = runner.generate(served[0], 24, 1)
+    _, stats = runner.generate(served[0], NEW_TOKENS, 1)
     calls = stats.ops.calls
     bookkeeping = calls["reserve_extend"] + calls["build_verify_step"] + calls["rope_gather"]
     # Prefill gathers once a base, and once a ratio that completes groups.
