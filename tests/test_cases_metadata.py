@@ -4,11 +4,14 @@ import pytest
 import torch
 
 from dsv4_npu_ops import (
+    CompressMetadata,
     KVLayout,
     RequestTables,
+    VerifyStep,
     build_compress_metadata_decode,
     build_compress_metadata_prefill,
     build_compress_metadata_verify,
+    build_verify_step,
 )
 
 
@@ -85,3 +88,35 @@ def test_padded_bucket(tables):
     assert step.kv_lens.tolist() == [2, 1, 1, 1]
     assert step.cu_seqlens.tolist() == [0, 1, 2, 3, 4]
     assert step.seqused.tolist() == [1, 1, 0, 0]
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_an_idle_replay_is_all_dummy(tables, joined):
+    """Buffers of a captured bucket: a live replay, then an idle one."""
+    tables.c4[0, 1], tables.c4[1, 2] = 7, 9
+    if joined:
+        step = VerifyStep.empty(tables.layout, 2, 8, rope_dim=2)
+        metadata = step.metadata
+        rope = torch.arange(1024.0).reshape(512, 2)
+    else:
+        metadata = CompressMetadata.empty(tables.layout, 2, 8)
+
+    def replay(*lengths):
+        if joined:
+            build_verify_step(tables, lens(0, 1), lens(*lengths), 4, rope, rope, out=step)
+        else:
+            build_compress_metadata_verify(tables, lens(0, 1), lens(*lengths), 4, out=metadata)
+
+    replay(6, 10)
+    assert metadata.c4_loc.tolist() == [7, 9, 0, 0]
+    assert metadata.positions_c4.tolist() == [4, 8, 0, 0]
+    assert metadata.start_pos.tolist() == [6, 10]
+    assert metadata.seqused.tolist() == [4, 4]
+    replay(0, 0)
+    for buffer in (metadata.c4_loc, metadata.positions_c4, metadata.start_pos, metadata.seqused, metadata.positions):
+        assert not buffer.any()
+    assert metadata.kv_lens.tolist() == [1, 1]
+    assert metadata.swa_page_table.tolist() == [[0, -1, -1, -1]] * 2
+    if joined:
+        assert step.c4_cos.tolist() == [[0.0, 1.0]] * 4
+        assert not any(loc.any() for loc in step.out_cache_loc.in_order())

@@ -43,3 +43,16 @@ def test_group_slots_come_from_their_own_table(tables):
     tables.c4[0, :2] = lens(32, 33)
     loc = flatten_verify_bundle(tables, lens(0), lens(3), 5, seq_lens_cpu=lens(3))
     assert loc.out_c4_loc.tolist() == [32, 33]
+
+
+def test_padding_writes_only_the_dummy_slot():
+    """Five blocks of 16, one real row, three padded ones that name the same request."""
+    layout = KVLayout(page_size=16, max_requests=1, max_context_len=64, num_pages=dict(full=4, swa=4))
+    tables = RequestTables(layout)
+    tables.full[0] = torch.arange(16, 80)
+    tables.swa[0] = torch.arange(16, 80)
+    loc = flatten_verify_bundle(tables, lens(0, 0, 0, 0), lens(20, 0, 0, 0), 2)
+    for slots in (loc.out_full_loc, loc.out_swa_loc):
+        kv = torch.zeros(layout.num_slots("full"))
+        kv[slots] = 1.0
+        assert kv.nonzero().flatten().tolist() == [0, 36, 37]

@@ -37,12 +37,10 @@ struct StepSlotsParams {
 
 namespace dsv4 {
 
-constexpr int32_t kSkipPage = 0;   // what state kernels skip
-constexpr int32_t kNoPage = -1;    // what attention kernels take for the end of a row
+constexpr int32_t kSkipPage = 0;  // what state kernels skip
+constexpr int32_t kNoPage = -1;   // what attention kernels take for the end of a row
 
-DSV4_HOST_DEVICE constexpr bool pool_exists(int64_t row_elems) {
-    return row_elems != 0;
-}
+DSV4_HOST_DEVICE constexpr bool pool_exists(int64_t row_elems) { return row_elems != 0; }
 
 // Columns that a page table of `ratio`-token units needs for a request of `length` tokens.
 DSV4_HOST_DEVICE constexpr int64_t page_columns(int64_t length, int64_t ratio, int32_t page_shift) {
@@ -70,8 +68,6 @@ DSV4_HOST_DEVICE constexpr PageSpan state_pages(const StepRow& row, int64_t rati
 }
 
 // Column of a request table that holds the first unit of page `page`.
-DSV4_HOST_DEVICE constexpr int64_t first_unit_of_page(int64_t page, int32_t page_shift) {
-    return page << page_shift;
-}
+DSV4_HOST_DEVICE constexpr int64_t first_unit_of_page(int64_t page, int32_t page_shift) { return page << page_shift; }
 
 }  // namespace dsv4

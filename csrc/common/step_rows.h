@@ -5,16 +5,16 @@
 #include "common/compress.h"
 
 struct StepRowsParams {
-    int64_t num_rows;           // B: rows, padding rows included
-    int64_t num_tokens;         // T: entries of the token-aligned outputs
-    int64_t max_requests;       // rows of the request tables
-    int64_t max_context_len;    // raw tokens that a request can hold
-    int64_t max_seq_len;        // raw tokens that the page tables must cover
-    int64_t width;              // tokens of every row in the uniform verify form
-    int32_t form;               // one of dsv4::kPrefill .. dsv4::kVerifyRagged
-    int32_t request_is_int64;   // req_pool_indices is int32 otherwise; likewise the next two
-    int32_t length_is_int64;    // seq_lens
-    int32_t operand_is_int64;   // prefix_lens or ragged widths
+    int64_t num_rows;          // B: rows, padding rows included
+    int64_t num_tokens;        // T: entries of the token-aligned outputs
+    int64_t max_requests;      // rows of the request tables
+    int64_t max_context_len;   // raw tokens that a request can hold
+    int64_t max_seq_len;       // raw tokens that the page tables must cover
+    int64_t width;             // tokens of every row in the uniform verify form
+    int32_t form;              // one of dsv4::kPrefill .. dsv4::kVerifyRagged
+    int32_t request_is_int64;  // req_pool_indices is int32 otherwise; likewise the next two
+    int32_t length_is_int64;   // seq_lens
+    int32_t operand_is_int64;  // prefix_lens or ragged widths
 };
 
 namespace dsv4 {
@@ -26,9 +26,7 @@ constexpr int32_t kDecode = 1;
 constexpr int32_t kVerifyUniform = 2;
 constexpr int32_t kVerifyRagged = 3;
 
-DSV4_HOST_DEVICE constexpr bool form_has_operand(int32_t form) {
-    return form == kPrefill || form == kVerifyRagged;
-}
+DSV4_HOST_DEVICE constexpr bool form_has_operand(int32_t form) { return form == kPrefill || form == kVerifyRagged; }
 
 struct StepRow {
     int64_t start;        // tokens in the cache before the step; 0 for padding
@@ -36,18 +34,12 @@ struct StepRow {
     int64_t token_width;  // entries of the token tensor that belong to the row; a padding row may have some
 };
 
-DSV4_HOST_DEVICE constexpr bool is_padding(const StepRow& row) {
-    return row.num_new == 0;
-}
+DSV4_HOST_DEVICE constexpr bool is_padding(const StepRow& row) { return row.num_new == 0; }
 
-DSV4_HOST_DEVICE constexpr int64_t final_length(const StepRow& row) {
-    return row.start + row.num_new;
-}
+DSV4_HOST_DEVICE constexpr int64_t final_length(const StepRow& row) { return row.start + row.num_new; }
 
 // Attention kernels reject a length of 0, so that padding says 1.
-DSV4_HOST_DEVICE constexpr int64_t kv_length(const StepRow& row) {
-    return is_padding(row) ? 1 : final_length(row);
-}
+DSV4_HOST_DEVICE constexpr int64_t kv_length(const StepRow& row) { return is_padding(row) ? 1 : final_length(row); }
 
 // Expects values that row_fault accepts.
 DSV4_HOST_DEVICE constexpr StepRow row_step(int32_t form, int64_t length, int64_t operand, int64_t width) {

@@ -18,8 +18,8 @@ struct ScannedStep {
     int64_t num_tokens = 0;                 // cu_seqlens[B]
     int64_t c4_groups = 0;                  // groups that the step completes
     int64_t c128_groups = 0;
-    int64_t longest = 0;                    // greatest final length
-    int64_t c4_positions_end = 0;           // greatest RoPE position of a completed group, plus 1
+    int64_t longest = 0;           // greatest final length
+    int64_t c4_positions_end = 0;  // greatest RoPE position of a completed group, plus 1
     int64_t c128_positions_end = 0;
 };
 

@@ -31,11 +31,10 @@ int64_t check_page_table(const char* op, const char* name, const at::Tensor& out
                          const at::Tensor& req_pool_indices) {
     check::dim(op, name, out, 2);
     if (pool_exists(row_elems)) {
-        TORCH_CHECK_VALUE(out.size(1) >= 1, op, ": ", name, " has shape ", out.sizes(),
-                          ", expected at least 1 column");
+        TORCH_CHECK_VALUE(out.size(1) >= 1, op, ": ", name, " has shape ", out.sizes(), ", expected at least 1 column");
     }
-    check_step_output(op, name, out, at::kInt,
-                      {req_pool_indices.size(0), pool_exists(row_elems) ? out.size(1) : 0}, req_pool_indices);
+    check_step_output(op, name, out, at::kInt, {req_pool_indices.size(0), pool_exists(row_elems) ? out.size(1) : 0},
+                      req_pool_indices);
     return out.size(1);
 }
 
@@ -108,8 +107,8 @@ int64_t check_request_table(const char* op, const char* name, const at::Tensor& 
     check::dim(op, name, table, 2);
     check::dtype(op, name, table, {at::kInt});
     check::same_device(op, name, table, "req_pool_indices", req_pool_indices);
-    TORCH_CHECK_VALUE(table.size(0) == rows.max_requests, op, ": ", name, " has ", table.size(0),
-                      " rows, expected ", rows.max_requests, " like the other tables");
+    TORCH_CHECK_VALUE(table.size(0) == rows.max_requests, op, ": ", name, " has ", table.size(0), " rows, expected ",
+                      rows.max_requests, " like the other tables");
     const int64_t columns = table.size(1);
     if (columns == 0) {
         return 0;
@@ -156,8 +155,8 @@ StepMetadataParams check_step_metadata(const char* op, const StepRowsParams& row
     p.c128_state_row_elems = check_request_table(op, "c128_state_table", tables.c128_state, 1, rows, requests);
     p.c4_capacity_groups =
         check_groups(op, "positions_c4", out.positions_c4, "c4_loc", out.c4_loc, p.c4_row_elems, requests);
-    p.c128_capacity_groups = check_groups(op, "positions_c128", out.positions_c128, "c128_loc", out.c128_loc,
-                                          p.c128_row_elems, requests);
+    p.c128_capacity_groups =
+        check_groups(op, "positions_c128", out.positions_c128, "c128_loc", out.c128_loc, p.c128_row_elems, requests);
     check_step_output(op, "start_pos", out.start_pos, at::kInt, {num_rows}, requests);
     check_step_output(op, "seqused", out.seqused, at::kInt, {num_rows}, requests);
     check_step_output(op, "cu_seqlens", out.cu_seqlens, at::kInt, {num_rows + 1}, requests);

@@ -39,16 +39,16 @@ struct MetadataTables {
 
 // Outputs of compress_metadata in the order of docs/spec.md, 3.1.
 struct MetadataTensors {
-    at::Tensor positions_c4;           // [c4 capacity] int64
-    at::Tensor positions_c128;         // [c128 capacity] int64
-    at::Tensor c4_loc;                 // [c4 capacity] int32 slots
-    at::Tensor c128_loc;               // [c128 capacity] int32 slots
-    at::Tensor start_pos;              // [B] int32
-    at::Tensor seqused;                // [B] int32
-    at::Tensor cu_seqlens;             // [B + 1] int32
-    at::Tensor positions;              // [T] int64
-    at::Tensor kv_lens;                // [B] int32
-    at::Tensor swa_page_table;         // [B, columns] int32 pages, like the next four
+    at::Tensor positions_c4;    // [c4 capacity] int64
+    at::Tensor positions_c128;  // [c128 capacity] int64
+    at::Tensor c4_loc;          // [c4 capacity] int32 slots
+    at::Tensor c128_loc;        // [c128 capacity] int32 slots
+    at::Tensor start_pos;       // [B] int32
+    at::Tensor seqused;         // [B] int32
+    at::Tensor cu_seqlens;      // [B + 1] int32
+    at::Tensor positions;       // [T] int64
+    at::Tensor kv_lens;         // [B] int32
+    at::Tensor swa_page_table;  // [B, columns] int32 pages, like the next four
     at::Tensor c4_page_table;
     at::Tensor c128_page_table;
     at::Tensor c4_state_page_table;

@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from ops.step_inputs import FORMS, POOLS, filled_tables, steps
+from ops.step_inputs import FORMS, POOLS, Step, as_lists, filled_tables, steps
 from reference.compress_metadata import compress_metadata as oracle
 
 import dsv4_npu_ops
@@ -90,6 +90,18 @@ def test_buffers_are_overwritten_to_the_last_entry(device, form, data):
     out = poisoned(step.layout, len(step.requests), tokens, length)
     assert build(step, device, out=out, max_seq_len=length) is out
     assert_equal(out, expect(step, num_tokens=tokens, columns=page_widths(step.layout, length)))
+
+
+def test_page_tables_that_are_written_by_several_threads():
+    """40 rows of 8192 columns in three tables: more entries than one thread takes."""
+    rows, context = 40, 8192
+    layout = make_layout(page_size=1, max_requests=rows, max_context_len=context, sliding_window=300)
+    tables = filled_tables(layout, 0, "cpu")
+    lengths = [(i * 997) % (context - 3) for i in range(rows)]
+    step = Step(
+        "verify", layout, tables, as_lists(tables), list(range(rows)), lengths, [0] * rows, 3, (torch.int32,) * 3
+    )
+    assert_equal(build(step, "cpu"), expect(step, columns=page_widths(layout, context)))
 
 
 def make_layout(**changes):

@@ -11,8 +11,7 @@ CompressMetadataParams check_compress_metadata(const StepInputs& inputs, const M
     constexpr char kOp[] = "compress_metadata";
     check::dim(kOp, "positions", out.positions, 1);
     const StepRowsParams rows = check_step_inputs(kOp, inputs, tables.swa, out.positions.size(0));
-    return CompressMetadataParams{rows,
-                                  check_step_metadata(kOp, rows, inputs, tables, page_size, window, out)};
+    return CompressMetadataParams{rows, check_step_metadata(kOp, rows, inputs, tables, page_size, window, out)};
 }
 
 TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {

@@ -12,9 +12,9 @@ namespace {
 constexpr int64_t kMaxLength = std::numeric_limits<int32_t>::max();
 
 std::tuple<c10::SymInt, c10::SymInt, c10::SymInt> step_sizes_cpu(const at::Tensor& seq_lens,
-                                                     const std::optional<at::Tensor>& prefix_lens,
-                                                     const std::optional<at::Tensor>& num_draft_tokens, int64_t form,
-                                                     int64_t width) {
+                                                                 const std::optional<at::Tensor>& prefix_lens,
+                                                                 const std::optional<at::Tensor>& num_draft_tokens,
+                                                                 int64_t form, int64_t width) {
     constexpr char kOp[] = "step_sizes";
     // The request indices do not matter here: any valid integers of the right shape do.
     const StepInputs inputs{seq_lens, seq_lens, prefix_lens, num_draft_tokens, form, width, kMaxLength, kMaxLength};
@@ -26,8 +26,6 @@ std::tuple<c10::SymInt, c10::SymInt, c10::SymInt> step_sizes_cpu(const at::Tenso
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(dsv4_npu_ops, CPU, m) {
-    m.impl("step_sizes", &step_sizes_cpu);
-}
+TORCH_LIBRARY_IMPL(dsv4_npu_ops, CPU, m) { m.impl("step_sizes", &step_sizes_cpu); }
 
 }  // namespace dsv4
