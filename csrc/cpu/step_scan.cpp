@@ -60,16 +60,11 @@ void add_row(ScannedStep& step, const StepRow& row, int64_t request) {
     step.num_tokens += row.token_width;
     step.longest = max_of(step.longest, final_length(row));
     const int64_t c4_end = last_group(row, kRatioC4);
-    const int64_t c128_end = last_group(row, kRatioC128);
     const int64_t c4_groups = c4_end - first_group(row, kRatioC4);
-    const int64_t c128_groups = c128_end - first_group(row, kRatioC128);
     step.c4_groups += c4_groups;
-    step.c128_groups += c128_groups;
+    step.c128_groups += last_group(row, kRatioC128) - first_group(row, kRatioC128);
     if (c4_groups > 0) {
-        step.c4_positions_end = max_of(step.c4_positions_end, group_position(c4_end - 1, kRatioC4) + 1);
-    }
-    if (c128_groups > 0) {
-        step.c128_positions_end = max_of(step.c128_positions_end, group_position(c128_end - 1, kRatioC128) + 1);
+        step.group_positions_end = max_of(step.group_positions_end, group_position(c4_end - 1, kRatioC4) + 1);
     }
 }
 

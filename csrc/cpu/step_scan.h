@@ -18,9 +18,10 @@ struct ScannedStep {
     int64_t num_tokens = 0;                 // cu_seqlens[B]
     int64_t c4_groups = 0;                  // groups that the step completes
     int64_t c128_groups = 0;
-    int64_t longest = 0;           // greatest final length
-    int64_t c4_positions_end = 0;  // greatest RoPE position of a completed group, plus 1
-    int64_t c128_positions_end = 0;
+    int64_t longest = 0;  // greatest final length
+    // Greatest RoPE position of a completed group, plus 1. A group of 128 ends together with a group of 4, whose
+    // position is the greater one.
+    int64_t group_positions_end = 0;
 };
 
 // Raises ValueError for the first invalid row and when the rows bring more than p.num_tokens tokens.

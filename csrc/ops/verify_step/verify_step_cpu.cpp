@@ -11,9 +11,9 @@ namespace {
 
 constexpr char kOp[] = "verify_step";
 
-void check_positions_end(const char* name, int64_t end, const VerifyStepParams& p) {
-    TORCH_CHECK_INDEX(end <= p.max_pos, kOp, ": ", name, " reaches ", end - 1, ", expected 0 <= position < ", p.max_pos,
-                      " (rows of rope_cos)");
+void check_group_positions(const cpu::ScannedStep& step, const VerifyStepParams& p) {
+    TORCH_CHECK_INDEX(step.group_positions_end <= p.max_pos, kOp, ": positions_c4 reaches ",
+                      step.group_positions_end - 1, ", expected 0 <= position < ", p.max_pos, " (rows of rope_cos)");
 }
 
 // positions: [capacity] int64; out: [capacity, D]. The zero tail gets the row of position 0, a rotation by nothing.
@@ -35,8 +35,7 @@ void run(const StepInputs& inputs, const SlotTables& tables, const RopeTables& r
     const cpu::ScannedStep step = cpu::scan_step(kOp, p.rows, inputs);
     cpu::check_metadata_capacity(kOp, step, p.metadata);
     cpu::check_slot_capacity(kOp, step, p.slots);
-    check_positions_end("positions_c4", step.c4_positions_end, p);
-    check_positions_end("positions_c128", step.c128_positions_end, p);
+    check_group_positions(step, p);
     cpu::write_step_slots(step, p.slots, tables, slots);
     cpu::write_step_metadata(step, p.metadata, {tables.swa, tables.c4, tables.c128, tables.c4_state, tables.c128_state},
                              metadata);
