@@ -209,7 +209,7 @@ class _Run:
             # The token after a chunk is the prompt's own, and the sampled one only after the last chunk.
             following = self._tokens([[*prompt[a + 1 : b + 1], 0][: b - a] for prompt, a, b in spans])
             done = self._builder.ints([int(b == len(prompt)) for prompt, _, b in spans]) > 0
-            following[step.last_token[done]] = sampled[done]
+            following[step.last_token] = torch.where(done, sampled, following[step.last_token])
             self._drafter.after_prefill(batch, step, streams, following)
         self._evict(pool_rows, finals)
         for running, final, token in zip(rows, finals, sampled.tolist(), strict=True):
