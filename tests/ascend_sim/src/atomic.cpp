@@ -12,19 +12,11 @@ namespace ascend_sim {
 namespace {
 
 // Block::atomic packs mode and element kind; 0 is off.
-AtomicMode ModeOf(int packed) {
-    return static_cast<AtomicMode>(packed & 0xf);
-}
-ElementKind KindOf(int packed) {
-    return static_cast<ElementKind>(packed >> 4);
-}
+AtomicMode ModeOf(int packed) { return static_cast<AtomicMode>(packed & 0xf); }
+ElementKind KindOf(int packed) { return static_cast<ElementKind>(packed >> 4); }
 
-float Wide(half value) {
-    return float(value);
-}
-float Wide(bfloat16_t value) {
-    return AscendC::ToFloat(value);
-}
+float Wide(half value) { return float(value); }
+float Wide(bfloat16_t value) { return AscendC::ToFloat(value); }
 template <class T>
 T Wide(T value) {
     return value;
@@ -37,7 +29,8 @@ T Combined(AtomicMode mode, T old, T given) {
     switch (mode) {
         case AtomicMode::Add:
             if constexpr (std::is_integral_v<T>) {
-                return static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) + static_cast<std::make_unsigned_t<T>>(b));
+                return static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) +
+                                      static_cast<std::make_unsigned_t<T>>(b));
             } else {
                 return T(a + b);
             }

@@ -21,22 +21,16 @@ const Call kExit{"kernel exit", CallSite{"", 0}};
 
 }  // namespace
 
-Block& CurrentBlock() {
-    return g_block;
-}
+Block& CurrentBlock() { return g_block; }
 
 Config& GlobalConfig() {
     static Config config;
     return config;
 }
 
-uint8_t* UbMemory() {
-    return g_ub;
-}
+uint8_t* UbMemory() { return g_ub; }
 
-ByteState* UbStates() {
-    return g_states;
-}
+ByteState* UbStates() { return g_states; }
 
 void Block::Begin(const char* kernel_name, int64_t block_index, int64_t block_count, uint64_t poison_seed) {
     kernel = kernel_name;
@@ -98,8 +92,7 @@ void Block::Finish() {
         if (buffers[i].queued && buffers[i].state != BufferState::Free) {
             Complain(kExit, Pipe::S, "queue.not_freed",
                      "queue buffer %zu (UB 0x%05x) is still %s; expected FreeTensor before the kernel ends", i,
-                     buffers[i].address,
-                     buffers[i].state == BufferState::Enqueued ? "enqueued" : "held by the kernel");
+                     buffers[i].address, buffers[i].state == BufferState::Enqueued ? "enqueued" : "held by the kernel");
         }
     }
     if (mask_counter || mask[0] != ~uint64_t{0} || mask[1] != ~uint64_t{0}) {

@@ -28,8 +28,8 @@ struct Flag {
 
 constexpr int kEvents = 13;
 constexpr int kEventIds = 8;
-constexpr uint32_t kUbBlock = 32;      // bytes
-constexpr uint64_t kCacheLine = 64;    // bytes
+constexpr uint32_t kUbBlock = 32;    // bytes
+constexpr uint64_t kCacheLine = 64;  // bytes
 
 enum class BufferState : uint8_t { Free, Occupied, Enqueued, Dequeued };
 

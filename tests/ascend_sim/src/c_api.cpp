@@ -36,37 +36,21 @@ void ascend_sim_clear_gm(void) {
     ascend_sim::ClearGm();
 }
 
-void ascend_sim_set_seed(uint64_t seed) {
-    GlobalConfig().seed = seed;
-}
+void ascend_sim_set_seed(uint64_t seed) { GlobalConfig().seed = seed; }
 
-void ascend_sim_set_block_order(int32_t order) {
-    GlobalConfig().order = static_cast<ascend_sim::BlockOrder>(order);
-}
+void ascend_sim_set_block_order(int32_t order) { GlobalConfig().order = static_cast<ascend_sim::BlockOrder>(order); }
 
-void ascend_sim_set_strict(int32_t strict) {
-    GlobalConfig().strict = strict != 0;
-}
+void ascend_sim_set_strict(int32_t strict) { GlobalConfig().strict = strict != 0; }
 
-void ascend_sim_allow_scalar_gm_stores(int32_t allow) {
-    GlobalConfig().scalar_gm_stores = allow != 0;
-}
+void ascend_sim_allow_scalar_gm_stores(int32_t allow) { GlobalConfig().scalar_gm_stores = allow != 0; }
 
-void ascend_sim_report_overflow(int32_t report) {
-    GlobalConfig().report_overflow = report != 0;
-}
+void ascend_sim_report_overflow(int32_t report) { GlobalConfig().report_overflow = report != 0; }
 
-void ascend_sim_report_special_half(int32_t report) {
-    GlobalConfig().report_special_half = report != 0;
-}
+void ascend_sim_report_special_half(int32_t report) { GlobalConfig().report_special_half = report != 0; }
 
-void ascend_sim_set_max_errors(uint64_t max_errors) {
-    GlobalConfig().max_errors = max_errors;
-}
+void ascend_sim_set_max_errors(uint64_t max_errors) { GlobalConfig().max_errors = max_errors; }
 
-void ascend_sim_set_max_calls(uint64_t max_calls) {
-    GlobalConfig().max_calls = max_calls;
-}
+void ascend_sim_set_max_calls(uint64_t max_calls) { GlobalConfig().max_calls = max_calls; }
 
 uint64_t ascend_sim_error_count(void) {
     const Lock lock(ascend_sim::SimulatorMutex());

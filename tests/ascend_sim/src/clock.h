@@ -22,7 +22,7 @@ struct Clock {
 // Instructions of a pipe are numbered from 1. The scalar pipe runs in order, so its number only counts the points
 // at which other pipes may learn of it (a flag set by S, a full barrier): accesses in between share one number.
 class Timeline {
-public:
+  public:
     void Reset() {
         for (int p = 0; p < kPipes; ++p) {
             issued_[p] = 0;
@@ -79,7 +79,7 @@ public:
 
     static int Index(Pipe pipe) { return static_cast<int>(pipe); }
 
-private:
+  private:
     uint32_t issued_[kPipes] = {1, 0, 0, 0};
     Clock known_[kPipes];
 };

@@ -15,9 +15,9 @@ struct Config {
     bool report_special_half = true;  // infinities and NaNs made by half and bfloat16 instructions
     uint64_t seed = 1;
     BlockOrder order = BlockOrder::Random;
-    size_t max_errors = 64;               // different errors kept
-    uint64_t max_calls = 200'000'000;     // simulated calls a block may make before it counts as hanging
-    uint32_t physical_blocks = 48;        // vector cores: the most blocks that can meet in SyncAll
+    size_t max_errors = 64;            // different errors kept
+    uint64_t max_calls = 200'000'000;  // simulated calls a block may make before it counts as hanging
+    uint32_t physical_blocks = 48;     // vector cores: the most blocks that can meet in SyncAll
 };
 
 Config& GlobalConfig();

@@ -33,8 +33,7 @@ std::string Counters::Fields() const {
            number("ub_scalar_reads", ub_scalar_reads) + ", " + number("ub_scalar_writes", ub_scalar_writes) + ", " +
            number("gm_scalar_reads", gm_scalar_reads) + ", " + number("gm_scalar_writes", gm_scalar_writes) + ", " +
            number("flags_set", flags_set) + ", " + number("flags_waited", flags_waited) + ", " +
-           number("barriers", barriers) + ", " + number("nops", nops) + ", " +
-           number("ub_peak_bytes", ub_peak_bytes) +
+           number("barriers", barriers) + ", " + number("nops", nops) + ", " + number("ub_peak_bytes", ub_peak_bytes) +
            Format(", \"estimated_cycles\": {\"S\": %.0f, \"V\": %.0f, \"MTE2\": %.0f, \"MTE3\": %.0f}", cycles[0],
                   cycles[1], cycles[2], cycles[3]);
 }

@@ -24,9 +24,7 @@ Fiber::Fiber() {
     mprotect(stack_, kGuardBytes, PROT_NONE);
 }
 
-Fiber::~Fiber() {
-    munmap(stack_, kStackBytes);
-}
+Fiber::~Fiber() { munmap(stack_, kStackBytes); }
 
 void Fiber::Enter() {
     Fiber* self = g_running;

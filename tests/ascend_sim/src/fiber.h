@@ -9,7 +9,7 @@
 namespace ascend_sim {
 
 class Fiber {
-public:
+  public:
     Fiber();
     ~Fiber();
     Fiber(const Fiber&) = delete;
@@ -21,7 +21,7 @@ public:
     // Called from inside the body: goes back to whoever started or resumed it.
     static void Pause();
 
-private:
+  private:
     static void Enter();
 
     ucontext_t inside_;

@@ -20,8 +20,8 @@ void CopyElement(uint32_t dst, uint32_t src, uint32_t bytes) {
 uint32_t LoadOffset(const Call& call, const UbView& offset, uint32_t index) {
     const uint32_t at = offset.address + index * 4;
     if (WorstUb(at, 4) != ByteState::Defined) {
-        Fail(call, Pipe::V, "gather.offset", "offset %u (UB 0x%05x) is undefined; expected a defined byte offset", index,
-             at);
+        Fail(call, Pipe::V, "gather.offset", "offset %u (UB 0x%05x) is undefined; expected a defined byte offset",
+             index, at);
     }
     uint32_t value;
     std::memcpy(&value, UbMemory() + at, 4);
@@ -48,9 +48,7 @@ void CheckDisjoint(const Call& call, const Span& dst, const Span& src) {
     }
 }
 
-Ranges Whole(const UbView& view, uint64_t bytes) {
-    return Ranges{view.address, static_cast<uint32_t>(bytes), 1, 0};
-}
+Ranges Whole(const UbView& view, uint64_t bytes) { return Ranges{view.address, static_cast<uint32_t>(bytes), 1, 0}; }
 
 }  // namespace
 
@@ -71,10 +69,11 @@ void GatherElements(const Call& call, const UbView& dst, const UbView& src, cons
     for (uint32_t i = 0; i < count; ++i) {
         const uint64_t place = uint64_t{base} + LoadOffset(call, offset, i);
         if (place % elem_bytes != 0 || place + elem_bytes > src.bytes) {
-            Fail(call, Pipe::V, "gather.offset",
-                 "offset %u leads to byte %llu of src; expected a multiple of %u that ends within its %u bytes (offsets "
-                 "are in bytes)",
-                 i, static_cast<unsigned long long>(place), elem_bytes, src.bytes);
+            Fail(
+                call, Pipe::V, "gather.offset",
+                "offset %u leads to byte %llu of src; expected a multiple of %u that ends within its %u bytes (offsets "
+                "are in bytes)",
+                i, static_cast<unsigned long long>(place), elem_bytes, src.bytes);
         }
         places[i] = src.address + static_cast<uint32_t>(place);
         read.Cover(places[i], elem_bytes);
@@ -127,10 +126,12 @@ struct Candidate {
     uint32_t index;
 };
 
-std::vector<Candidate> Candidates(const Call& call, const UbView& src, const MaskedGather& gather, uint32_t elem_bytes) {
+std::vector<Candidate> Candidates(const Call& call, const UbView& src, const MaskedGather& gather,
+                                  uint32_t elem_bytes) {
     if (gather.repeats < 0 || gather.repeats > 65535 || gather.src_block_stride < 0 || gather.src_block_stride > 255 ||
         gather.src_repeat_stride < 0 || gather.src_repeat_stride > 65535) {
-        Fail(call, Pipe::V, "range.field", "repeats %lld and strides %lld, %lld; expected 0..65535, 0..255 and 0..65535",
+        Fail(call, Pipe::V, "range.field",
+             "repeats %lld and strides %lld, %lld; expected 0..65535, 0..255 and 0..65535",
              static_cast<long long>(gather.repeats), static_cast<long long>(gather.src_block_stride),
              static_cast<long long>(gather.src_repeat_stride));
     }
@@ -226,7 +227,8 @@ uint64_t GatherByBits(const Call& call, const UbView& dst, const UbView& src, co
         }
     }
     return GatherKept(op, dst, src, candidates, elem_bytes, [&](const Candidate& candidate) {
-        const uint32_t at = bits.address + candidate.repeat * static_cast<uint32_t>(gather.bits_repeat_stride) * kUbBlock;
+        const uint32_t at =
+            bits.address + candidate.repeat * static_cast<uint32_t>(gather.bits_repeat_stride) * kUbBlock;
         return (UbMemory()[at + candidate.index / 8] >> (candidate.index % 8) & 1) != 0;
     });
 }

@@ -105,8 +105,7 @@ GmAccess ResolveGm(const Call& call, Pipe pipe, const char* operand, const GmVie
 namespace {
 
 std::string Bytes(const GmAccess& access, uint64_t offset) {
-    return Format("'%s' byte %llu (0x%llx)", access.allocation->name.c_str(),
-                  static_cast<unsigned long long>(offset),
+    return Format("'%s' byte %llu (0x%llx)", access.allocation->name.c_str(), static_cast<unsigned long long>(offset),
                   static_cast<unsigned long long>(access.allocation->address + offset));
 }
 
@@ -225,17 +224,11 @@ void RegisterGm(uint64_t address, void* host, uint64_t bytes, const char* name, 
     }
 }
 
-bool UnregisterGm(uint64_t address) {
-    return g_allocations.erase(address) != 0;
-}
+bool UnregisterGm(uint64_t address) { return g_allocations.erase(address) != 0; }
 
-void ClearGm() {
-    g_allocations.clear();
-}
+void ClearGm() { g_allocations.clear(); }
 
-void NextGmEpoch() {
-    ++g_epoch;
-}
+void NextGmEpoch() { ++g_epoch; }
 
 void ResetTraffic() {
     for (auto& entry : g_allocations) {

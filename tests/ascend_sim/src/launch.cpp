@@ -56,7 +56,7 @@ void BlockBody(const Task& task) {
 
 // Runs the blocks of one launch, parking those that wait in SyncAll until all have come.
 class BlockScheduler {
-public:
+  public:
     BlockScheduler(const Task& task, LaunchCounters& counters) : task_(task), counters_(counters) {}
 
     void Start(uint32_t index, uint64_t poison) {
@@ -85,7 +85,7 @@ public:
         }
     }
 
-private:
+  private:
     struct Waiting {
         uint32_t index;
         std::unique_ptr<Fiber> fiber;
@@ -185,8 +185,6 @@ uint32_t ascend_sim_launch(const char* kernel, uint32_t block_dim, void* stream,
     return status;
 }
 
-void ascend_sim_set_launcher(ascend_sim_launcher_t launcher) {
-    ascend_sim::g_launcher = launcher;
-}
+void ascend_sim_set_launcher(ascend_sim_launcher_t launcher) { ascend_sim::g_launcher = launcher; }
 
 }  // extern "C"

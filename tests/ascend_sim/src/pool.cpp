@@ -41,9 +41,7 @@ PoolBuffer& OwnBuffer(const Call& call, uint32_t first, uint32_t count, uint32_t
 
 }  // namespace
 
-bool PipeAlive() {
-    return CurrentBlock().pipe_alive;
-}
+bool PipeAlive() { return CurrentBlock().pipe_alive; }
 
 void CreatePipe(const Call& call) {
     Block& now = CurrentBlock();
@@ -107,9 +105,10 @@ uint32_t AddBuffers(const Call& call, int64_t count, int64_t bytes, bool queued)
              static_cast<long long>(count), static_cast<long long>(bytes), static_cast<long long>(kPoolBytes));
     }
     if (now.work_started && GlobalConfig().strict) {
-        Complain(call, Pipe::S, "pipe.init_after_use",
-                 "InitBuffer after the first instruction; expected all buffers to be made before, nothing is given back "
-                 "inside a loop");
+        Complain(
+            call, Pipe::S, "pipe.init_after_use",
+            "InitBuffer after the first instruction; expected all buffers to be made before, nothing is given back "
+            "inside a loop");
     }
     const int64_t rounded = (bytes + kUbBlock - 1) / kUbBlock * kUbBlock;
     const int64_t total = now.pool_bytes + count * rounded;
@@ -207,13 +206,9 @@ UbView UnclaimedUb() {
     return UbView{claimed, static_cast<uint32_t>(kPoolBytes) - claimed, kNoBuffer, AscendC::TPosition::VECCALC};
 }
 
-bool WorkStarted() {
-    return CurrentBlock().work_started;
-}
+bool WorkStarted() { return CurrentBlock().work_started; }
 
-void SetWorkStarted(bool started) {
-    CurrentBlock().work_started = started;
-}
+void SetWorkStarted(bool started) { CurrentBlock().work_started = started; }
 
 bool BufferIdle(uint32_t first, uint32_t count) {
     const Block& now = CurrentBlock();

@@ -27,14 +27,14 @@ struct Error {
 struct BlockAborted {};
 
 class Report {
-public:
+  public:
     void Add(const Call& call, const char* pipe, const char* kind, const std::string& text);
     void Clear() { errors_.clear(); }
     const std::vector<Error>& errors() const { return errors_; }
     uint64_t total() const;
     std::string ToJson() const;
 
-private:
+  private:
     std::vector<Error> errors_;
 };
 

@@ -104,8 +104,8 @@ uint8_t* ScalarGmWrite(const Call& call, uint64_t address, uint32_t bytes) {
     const uint64_t last = std::min((line + 1) * kCacheLine, allocation.address + allocation.bytes) - allocation.address;
     for (uint64_t i = first / allocation.unit() * allocation.unit(); i < last; i += allocation.unit()) {
         const GmCell& cell = allocation.CellAt(i);
-        shared = shared || (cell.writer_block != 0 &&
-                            (cell.writer_block != now.index + 1 || cell.writer_pipe != Pipe::S));
+        shared =
+            shared || (cell.writer_block != 0 && (cell.writer_block != now.index + 1 || cell.writer_pipe != Pipe::S));
     }
     if (shared) {
         Complain(call, Pipe::S, "gm.line_shared",
@@ -140,8 +140,6 @@ void FinishScalarStores() {
     }
 }
 
-void ForgetScalarStores() {
-    g_line_owner.clear();
-}
+void ForgetScalarStores() { g_line_owner.clear(); }
 
 }  // namespace ascend_sim

@@ -15,18 +15,14 @@ struct EventInfo {
 };
 
 constexpr EventInfo kEventTable[kEvents] = {
-    {"MTE2_V", Pipe::Mte2, Pipe::V},       {"V_MTE2", Pipe::V, Pipe::Mte2},
-    {"MTE3_V", Pipe::Mte3, Pipe::V},       {"V_MTE3", Pipe::V, Pipe::Mte3},
-    {"V_V", Pipe::V, Pipe::V},             {"MTE2_MTE3", Pipe::Mte2, Pipe::Mte3},
-    {"MTE3_MTE2", Pipe::Mte3, Pipe::Mte2}, {"S_V", Pipe::S, Pipe::V},
-    {"V_S", Pipe::V, Pipe::S},             {"S_MTE2", Pipe::S, Pipe::Mte2},
-    {"MTE2_S", Pipe::Mte2, Pipe::S},       {"S_MTE3", Pipe::S, Pipe::Mte3},
+    {"MTE2_V", Pipe::Mte2, Pipe::V},       {"V_MTE2", Pipe::V, Pipe::Mte2}, {"MTE3_V", Pipe::Mte3, Pipe::V},
+    {"V_MTE3", Pipe::V, Pipe::Mte3},       {"V_V", Pipe::V, Pipe::V},       {"MTE2_MTE3", Pipe::Mte2, Pipe::Mte3},
+    {"MTE3_MTE2", Pipe::Mte3, Pipe::Mte2}, {"S_V", Pipe::S, Pipe::V},       {"V_S", Pipe::V, Pipe::S},
+    {"S_MTE2", Pipe::S, Pipe::Mte2},       {"MTE2_S", Pipe::Mte2, Pipe::S}, {"S_MTE3", Pipe::S, Pipe::Mte3},
     {"MTE3_S", Pipe::Mte3, Pipe::S},
 };
 
-const EventInfo& Info(Event event) {
-    return kEventTable[static_cast<int>(event)];
-}
+const EventInfo& Info(Event event) { return kEventTable[static_cast<int>(event)]; }
 
 Flag& FlagAt(const Call& call, Event event, int id) {
     if (id < 0 || id >= kEventIds) {
@@ -37,17 +33,11 @@ Flag& FlagAt(const Call& call, Event event, int id) {
 
 }  // namespace
 
-Pipe EventSource(Event event) {
-    return Info(event).source;
-}
+Pipe EventSource(Event event) { return Info(event).source; }
 
-Pipe EventTarget(Event event) {
-    return Info(event).target;
-}
+Pipe EventTarget(Event event) { return Info(event).target; }
 
-const char* EventName(Event event) {
-    return Info(event).name;
-}
+const char* EventName(Event event) { return Info(event).name; }
 
 void SetFlag(const Call& call, Event event, int id) {
     Block& now = CurrentBlock();
@@ -78,8 +68,8 @@ void WaitFlag(const Call& call, Event event, int id) {
     Flag& flag = FlagAt(call, event, id);
     if (!flag.set) {
         Fail(call, EventTarget(event), "flag.wait_unset",
-             "waits for %s id %d, which nothing has set: the core would hang; expected a SetFlag before", EventName(event),
-             id);
+             "waits for %s id %d, which nothing has set: the core would hang; expected a SetFlag before",
+             EventName(event), id);
     }
     flag.set = false;
     now.time.Acquire(EventTarget(event), flag.clock);

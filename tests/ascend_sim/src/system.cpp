@@ -8,17 +8,11 @@
 
 namespace ascend_sim {
 
-int64_t BlockIndex() {
-    return CurrentBlock().index;
-}
+int64_t BlockIndex() { return CurrentBlock().index; }
 
-int64_t BlockCount() {
-    return CurrentBlock().count;
-}
+int64_t BlockCount() { return CurrentBlock().count; }
 
-void SetKernelType(KernelType type) {
-    CurrentBlock().type = type;
-}
+void SetKernelType(KernelType type) { CurrentBlock().type = type; }
 
 int64_t SystemCycle() {
     const Counters& counters = CurrentBlock().counters;

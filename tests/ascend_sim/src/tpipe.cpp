@@ -4,13 +4,9 @@
 
 namespace AscendC {
 
-TPipe::TPipe(CallSite site) {
-    Init(site);
-}
+TPipe::TPipe(CallSite site) { Init(site); }
 
-TPipe::~TPipe() {
-    Destroy(CallSite{"", 0});
-}
+TPipe::~TPipe() { Destroy(CallSite{"", 0}); }
 
 void TPipe::Init(CallSite site) {
     ascend_sim::CreatePipe(Call{"TPipe::Init", site});
@@ -18,9 +14,7 @@ void TPipe::Init(CallSite site) {
     ascend_sim::CurrentBlock().living_pipe = this;
 }
 
-void TPipe::Reset(CallSite site) {
-    ascend_sim::ResetPipe(Call{"TPipe::Reset", site});
-}
+void TPipe::Reset(CallSite site) { ascend_sim::ResetPipe(Call{"TPipe::Reset", site}); }
 
 void TPipe::Destroy(CallSite site) {
     if (alive_) {
@@ -42,6 +36,4 @@ TPipe* LivingPipe() {
 
 }  // namespace AscendC
 
-AscendC::TPipe* GetTPipePtr() {
-    return AscendC::LivingPipe();
-}
+AscendC::TPipe* GetTPipePtr() { return AscendC::LivingPipe(); }

@@ -18,12 +18,11 @@ std::string MissingOrder(Pipe earlier, Pipe now) {
     return Format("a %s_%s flag, a queue or PIPE_ALL between the two", PipeName(earlier), PipeName(now));
 }
 
-void ComplainOrder(const Call& call, Pipe pipe, const char* kind, const char* operand, uint32_t block,
-                   const char* did, const char* does, Pipe earlier, uint32_t number) {
-    Complain(call, pipe, kind,
-             "%s %s UB 0x%05x..0x%05x, which %s on pipe %s %s, and nothing orders them; expected %s", operand, does,
-             block * kUbBlock, block * kUbBlock + kUbBlock, LoggedCall(earlier, number).c_str(), PipeName(earlier),
-             did, MissingOrder(earlier, pipe).c_str());
+void ComplainOrder(const Call& call, Pipe pipe, const char* kind, const char* operand, uint32_t block, const char* did,
+                   const char* does, Pipe earlier, uint32_t number) {
+    Complain(call, pipe, kind, "%s %s UB 0x%05x..0x%05x, which %s on pipe %s %s, and nothing orders them; expected %s",
+             operand, does, block * kUbBlock, block * kUbBlock + kUbBlock, LoggedCall(earlier, number).c_str(),
+             PipeName(earlier), did, MissingOrder(earlier, pipe).c_str());
 }
 
 // Outside strict mode the compiler's auto-sync is taken to order V with V, and S with every pipe.

@@ -3,7 +3,7 @@
 
 #include "kernel_operator.h"
 
-constexpr int32_t kTile = 64;              // elements
+constexpr int32_t kTile = 64;  // elements
 constexpr uint32_t kTileBytes = kTile * 4;
 
 struct Buffers {

@@ -121,7 +121,8 @@ extern "C" __global__ __aicore__ void scalar_values(GM_ADDR src, GM_ADDR dst, in
 }
 
 // 8 blocks of dst: what one padded copy leaves in UB, byte by byte (read as defined by a second, unpadded copy out).
-extern "C" __global__ __aicore__ void filler_values(GM_ADDR src, GM_ADDR dst, int32_t is_pad, int32_t left, int32_t right) {
+extern "C" __global__ __aicore__ void filler_values(GM_ADDR src, GM_ADDR dst, int32_t is_pad, int32_t left,
+                                                    int32_t right) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
     TPipe pipe;
     TBuf<TPosition::VECCALC> buffer;
@@ -183,8 +184,8 @@ extern "C" __global__ __aicore__ void gather_values(GM_ADDR src, GM_ADDR dst, in
             PipeBarrier<PIPE_V>();
             Adds(offset, offset, 224, 8);
             PipeBarrier<PIPE_V>();
-            Gatherb(out.ReinterpretCast<uint32_t>(), table.ReinterpretCast<uint32_t>(), offset.ReinterpretCast<uint32_t>(),
-                    static_cast<uint8_t>(1), GatherRepeatParams{1, 8});
+            Gatherb(out.ReinterpretCast<uint32_t>(), table.ReinterpretCast<uint32_t>(),
+                    offset.ReinterpretCast<uint32_t>(), static_cast<uint8_t>(1), GatherRepeatParams{1, 8});
             count = 64;
         }
     }
@@ -194,7 +195,8 @@ extern "C" __global__ __aicore__ void gather_values(GM_ADDR src, GM_ADDR dst, in
 }
 
 // 128 floats: comparison bits, selections and reductions.
-extern "C" __global__ __aicore__ void float_values(GM_ADDR src, GM_ADDR dst, GM_ADDR bits_out, int32_t mode, float limit) {
+extern "C" __global__ __aicore__ void float_values(GM_ADDR src, GM_ADDR dst, GM_ADDR bits_out, int32_t mode,
+                                                   float limit) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
     TPipe pipe;
     TBuf<TPosition::VECCALC> in_buf, out_buf, bits_buf, work_buf, sum_buf;

@@ -9,9 +9,7 @@
 
 namespace ascend_sim {
 
-constexpr uint32_t ModeBit(AscendC::RoundMode mode) {
-    return 1u << static_cast<uint32_t>(mode);
-}
+constexpr uint32_t ModeBit(AscendC::RoundMode mode) { return 1u << static_cast<uint32_t>(mode); }
 
 constexpr uint32_t kModeNone = ModeBit(AscendC::RoundMode::CAST_NONE);
 constexpr uint32_t kModeOdd = ModeBit(AscendC::RoundMode::CAST_ODD);

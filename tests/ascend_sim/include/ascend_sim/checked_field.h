@@ -9,7 +9,7 @@ namespace ascend_sim {
 
 template <class Field>
 class CheckedField {
-public:
+  public:
     constexpr CheckedField() = default;
     template <class I, class = std::enable_if_t<std::is_integral_v<I> || std::is_enum_v<I>>>
     constexpr CheckedField(I value) : value_(static_cast<int64_t>(value)) {}
@@ -33,7 +33,7 @@ public:
         return *this;
     }
 
-private:
+  private:
     int64_t value_ = 0;
 };
 

@@ -130,13 +130,14 @@ void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const LocalT
     auto worst = ascend_sim::ByteState::Defined;
     const T* a = ascend_sim::ReadWhole(op, "src0", src0, count, worst);
     const T* b = ascend_sim::ReadWhole(op, "src1", src1, count, worst);
-    ascend_sim::StoreBits(op, dst.view(), count, ascend_sim::FullRate<T>(),
-                          [&](uint32_t i) { return ascend_sim::CompareLane(a[i], b[i], mode); }, worst);
+    ascend_sim::StoreBits(
+        op, dst.view(), count, ascend_sim::FullRate<T>(),
+        [&](uint32_t i) { return ascend_sim::CompareLane(a[i], b[i], mode); }, worst);
 }
 
 template <class T, class U>
-void CompareScalar(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const T scalar, CMPMODE mode,
-                   uint32_t count, CallSite site = CallSite::Here()) {
+void CompareScalar(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const T scalar, CMPMODE mode, uint32_t count,
+                   CallSite site = CallSite::Here()) {
     static_assert(ascend_sim::kOneOf<U, uint8_t, int8_t>, "CompareScalar: the result is a tensor of bytes");
     const Call call{"CompareScalar", site};
     ascend_sim::CheckCompareMode<T>(call, mode);
@@ -147,8 +148,9 @@ void CompareScalar(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const 
     ascend_sim::Instruction op("CompareScalar", site, ascend_sim::Pipe::V);
     auto worst = ascend_sim::ByteState::Defined;
     const T* a = ascend_sim::ReadWhole(op, "src0", src0, count, worst);
-    ascend_sim::StoreBits(op, dst.view(), count, ascend_sim::FullRate<T>(),
-                          [&](uint32_t i) { return ascend_sim::CompareLane(a[i], scalar, mode); }, worst);
+    ascend_sim::StoreBits(
+        op, dst.view(), count, ascend_sim::FullRate<T>(),
+        [&](uint32_t i) { return ascend_sim::CompareLane(a[i], scalar, mode); }, worst);
 }
 
 template <class T, class U>
@@ -162,9 +164,8 @@ void Select(const LocalTensor<T>& dst, const LocalTensor<U>& mask, const LocalTe
 template <class T, class U>
 void Select(const LocalTensor<T>& dst, const LocalTensor<U>& mask, const LocalTensor<T>& src0, T scalar, SELMODE mode,
             uint32_t count, CallSite site = CallSite::Here()) {
-    ascend_sim::SelectLanes(site, dst, mask, src0, mode, count, [&](ascend_sim::LaneOp&) {
-        return [scalar](uint32_t) { return scalar; };
-    });
+    ascend_sim::SelectLanes(site, dst, mask, src0, mode, count,
+                            [&](ascend_sim::LaneOp&) { return [scalar](uint32_t) { return scalar; }; });
 }
 
 }  // namespace AscendC

@@ -40,8 +40,8 @@ void Xor(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTenso
 
 // dst += src0 * src1, rounded once per step.
 template <class T>
-void MulAddDst(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,
-               const int32_t& count, CallSite site = CallSite::Here()) {
+void MulAddDst(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, const int32_t& count,
+               CallSite site = CallSite::Here()) {
     static_assert(ascend_sim::kOneOf<T, half, float>, "MulAddDst: half and float only");
     if (count == 0) {
         return ascend_sim::NoteNop(Call{"MulAddDst", site}, ascend_sim::Pipe::V);
@@ -52,7 +52,8 @@ void MulAddDst(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const Loca
     const T* old = op.In("dst", dst, {});
     T* out = op.Out("dst", dst, {});
     op.Issue(ascend_sim::FullRate<T>());
-    ascend_sim::RunLanes(op, out, [&](uint32_t i, bool&) { return T(float(T(float(a[i]) * float(b[i]))) + float(old[i])); });
+    ascend_sim::RunLanes(op, out,
+                         [&](uint32_t i, bool&) { return T(float(T(float(a[i]) * float(b[i]))) + float(old[i])); });
 }
 
 // dst += src * scalar.
@@ -73,7 +74,8 @@ void InitGlobalMemory(GlobalTensor<T>& dst, const uint64_t count, T value, CallS
     ascend_sim::UbView view = ascend_sim::UnclaimedUb();
     const uint64_t room = view.bytes / sizeof(T);
     if (room == 0) {
-        ascend_sim::Fail(call, ascend_sim::Pipe::V, "budget.ub", "no UB is left for the fill; expected at least 32 bytes");
+        ascend_sim::Fail(call, ascend_sim::Pipe::V, "budget.ub",
+                         "no UB is left for the fill; expected at least 32 bytes");
     }
     const uint64_t tile = count < room ? count : room;
     Duplicate(LocalTensor<T>(view), value, static_cast<int32_t>(tile), site);

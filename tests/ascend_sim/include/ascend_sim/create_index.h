@@ -15,17 +15,18 @@ void FillProgression(const Call& call, const AscendC::LocalTensor<T>& dst, T fir
     // The first block is written by the scalar unit, always whole, by way of float.
     const uint32_t written = head < dst.GetSize() ? head : dst.GetSize();
     if (written < head) {
-        Fail(call, Pipe::S, "bounds.ub", "writes a whole first block of %u elements; expected a tensor that large, not %u",
-             head, dst.GetSize());
+        Fail(call, Pipe::S, "bounds.ub",
+             "writes a whole first block of %u elements; expected a tensor that large, not %u", head, dst.GetSize());
     }
     if constexpr (std::is_same_v<T, int32_t>) {
         const int64_t last = int64_t{first} + int64_t{step} * (head - 1);
         constexpr int64_t kExact = 1 << 24;
         if (first < -kExact || first > kExact || last > kExact) {
-            Complain(call, Pipe::S, "index.inexact",
-                     "first value %lld: the first block goes through float and is wrong beyond 2^24; expected a start at "
-                     "0 and an Adds of the base",
-                     static_cast<long long>(first));
+            Complain(
+                call, Pipe::S, "index.inexact",
+                "first value %lld: the first block goes through float and is wrong beyond 2^24; expected a start at "
+                "0 and an Adds of the base",
+                static_cast<long long>(first));
         }
     }
     for (uint32_t i = 0; i < head; ++i) {

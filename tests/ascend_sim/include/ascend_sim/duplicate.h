@@ -49,7 +49,7 @@ struct CopyRepeatParams {
     CopyRepeatParams(uint16_t dstBlk, uint16_t srcBlk, uint16_t dstRep, uint16_t srcRep)
         : dstStride(dstBlk), srcStride(srcBlk), dstRepeatSize(dstRep), srcRepeatSize(srcRep) {}
 
-    uint16_t dstStride = 1;      // 32-byte blocks, block to block
+    uint16_t dstStride = 1;  // 32-byte blocks, block to block
     uint16_t srcStride = 1;
     uint16_t dstRepeatSize = 8;  // 32-byte blocks, repeat to repeat
     uint16_t srcRepeatSize = 8;

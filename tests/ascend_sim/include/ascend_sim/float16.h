@@ -11,8 +11,7 @@ struct half {
 
     half() = default;
     template <class T, class = std::enable_if_t<std::is_arithmetic_v<T>>>
-    half(T value)
-        : bits(ascend_sim::NarrowFloat<5, 10>(static_cast<float>(value), AscendC::RoundMode::CAST_RINT)) {}
+    half(T value) : bits(ascend_sim::NarrowFloat<5, 10>(static_cast<float>(value), AscendC::RoundMode::CAST_RINT)) {}
     operator float() const { return ascend_sim::WidenHalf(bits); }
     half& operator+=(half other) { return *this = half(float(*this) + float(other)); }
     half& operator-=(half other) { return *this = half(float(*this) - float(other)); }
@@ -43,11 +42,7 @@ struct bfloat16_t {
 
 namespace AscendC {
 
-inline float ToFloat(const bfloat16_t& value) {
-    return ascend_sim::FloatOf(static_cast<uint32_t>(value.bits) << 16);
-}
-inline bfloat16_t ToBfloat16(const float& value) {
-    return bfloat16_t(value);
-}
+inline float ToFloat(const bfloat16_t& value) { return ascend_sim::FloatOf(static_cast<uint32_t>(value.bits) << 16); }
+inline bfloat16_t ToBfloat16(const float& value) { return bfloat16_t(value); }
 
 }  // namespace AscendC

@@ -15,7 +15,7 @@ struct GatherRepeatParams {
         : dstBlkStride(dstBlk), dstRepStride(dstRep) {}
 
     ascend_sim::CheckedField<uint8_t> dstBlkStride = 1;  // 32-byte blocks
-    ascend_sim::CheckedField<uint8_t> dstRepStride = 8;   // 32-byte blocks
+    ascend_sim::CheckedField<uint8_t> dstRepStride = 8;  // 32-byte blocks
 };
 
 struct BrcbRepeatParams {
@@ -33,7 +33,7 @@ struct GatherMaskParams {
                      ascend_sim::CheckedField<uint16_t> src0Rep, ascend_sim::CheckedField<uint8_t> src1Rep)
         : src0BlockStride(src0Blk), repeatTimes(repeats), src0RepeatStride(src0Rep), src1RepeatStride(src1Rep) {}
 
-    ascend_sim::CheckedField<uint8_t> src0BlockStride = 1;    // 32-byte blocks
+    ascend_sim::CheckedField<uint8_t> src0BlockStride = 1;  // 32-byte blocks
     ascend_sim::CheckedField<uint16_t> repeatTimes = 0;
     ascend_sim::CheckedField<uint16_t> src0RepeatStride = 8;  // 32-byte blocks
     ascend_sim::CheckedField<uint8_t> src1RepeatStride = 8;   // 32-byte blocks
@@ -62,9 +62,12 @@ void GatherMask(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint
                 const uint32_t mask, const GatherMaskParams& params, uint64_t& count,
                 CallSite site = CallSite::Here()) {
     static_assert(sizeof(T) == 2 || sizeof(T) == 4, "GatherMask: 2- and 4-byte types only");
-    const ascend_sim::MaskedGather gather{params.src0BlockStride.wide(),  params.repeatTimes.wide(),
-                                          params.src0RepeatStride.wide(), params.src1RepeatStride.wide(),
-                                          counterMode,                    mask};
+    const ascend_sim::MaskedGather gather{params.src0BlockStride.wide(),
+                                          params.repeatTimes.wide(),
+                                          params.src0RepeatStride.wide(),
+                                          params.src1RepeatStride.wide(),
+                                          counterMode,
+                                          mask};
     count = ascend_sim::GatherByPattern(Call{"GatherMask", site}, dst.view(), src.view(), pattern, gather, sizeof(T));
 }
 template <class T, class U>
@@ -74,11 +77,13 @@ void GatherMask(const LocalTensor<T>& dst, const LocalTensor<T>& src, const Loca
     static_assert(sizeof(T) == 2 || sizeof(T) == 4, "GatherMask: 2- and 4-byte types only");
     static_assert(std::is_same_v<U, std::conditional_t<sizeof(T) == 2, uint16_t, uint32_t>>,
                   "GatherMask: the bit tensor is uint16_t for 2-byte data and uint32_t for 4-byte data");
-    const ascend_sim::MaskedGather gather{params.src0BlockStride.wide(),  params.repeatTimes.wide(),
-                                          params.src0RepeatStride.wide(), params.src1RepeatStride.wide(),
-                                          counterMode,                    mask};
-    count =
-        ascend_sim::GatherByBits(Call{"GatherMask", site}, dst.view(), src.view(), bits.view(), gather, sizeof(T));
+    const ascend_sim::MaskedGather gather{params.src0BlockStride.wide(),
+                                          params.repeatTimes.wide(),
+                                          params.src0RepeatStride.wide(),
+                                          params.src1RepeatStride.wide(),
+                                          counterMode,
+                                          mask};
+    count = ascend_sim::GatherByBits(Call{"GatherMask", site}, dst.view(), src.view(), bits.view(), gather, sizeof(T));
 }
 
 // Each of 8 * repeat elements fills one 32-byte block.

@@ -14,7 +14,7 @@ struct GmView {
 };
 
 class Instruction {
-public:
+  public:
     Instruction(const char* name, CallSite site, Pipe pipe);
     Instruction(const Instruction&) = delete;
     Instruction& operator=(const Instruction&) = delete;
@@ -33,7 +33,7 @@ public:
     const Call& call() const { return call_; }
     Pipe pipe() const { return pipe_; }
 
-private:
+  private:
     void CheckUb(const char* operand, const UbView& view, const Ranges& ranges) const;
 
     Call call_;

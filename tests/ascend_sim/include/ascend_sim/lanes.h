@@ -17,8 +17,8 @@ struct Stride {
 
 struct Lanes {
     bool counted = true;
-    uint64_t count = 0;              // counted
-    uint64_t mask[2] = {0, 0};       // else: lanes of each repeat
+    uint64_t count = 0;         // counted
+    uint64_t mask[2] = {0, 0};  // else: lanes of each repeat
     uint32_t repeats = 0;
 
     bool Empty() const { return counted ? count == 0 : (repeats == 0 || (mask[0] | mask[1]) == 0); }
@@ -37,7 +37,7 @@ Lanes MaskedLanes(const Call& call, const uint64_t mask[2], uint32_t repeats, ui
 // One vector instruction over lanes. In and Out give packed arrays of count() lanes; Issue checks and counts; the
 // caller fills the outputs lane by lane, in order, and Finish stores them.
 class LaneOp {
-public:
+  public:
     static constexpr int kMaxOperands = 4;
 
     // lane_bytes: size of the widest element, which decides how many lanes make a repeat.
@@ -63,7 +63,7 @@ public:
     // Whether output lane i comes from defined bytes only. After Issue.
     bool LaneDefined(uint32_t lane) const;
 
-private:
+  private:
     struct Operand {
         const char* name;
         UbView view;
@@ -91,7 +91,7 @@ private:
 
 // Remembers the first defined lane where something noteworthy happened.
 class LaneTrouble {
-public:
+  public:
     void Note(const LaneOp& op, uint32_t lane) {
         if (lane_ == kNone && op.LaneDefined(lane)) {
             lane_ = lane;
@@ -100,7 +100,7 @@ public:
     bool hit() const { return lane_ != kNone; }
     uint32_t lane() const { return lane_; }
 
-private:
+  private:
     static constexpr uint32_t kNone = 0xffffffffu;
     uint32_t lane_ = kNone;
 };

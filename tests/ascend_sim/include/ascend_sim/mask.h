@@ -29,12 +29,8 @@ ascend_sim::Lanes LanesOf(const Call& call, const Mask& mask, uint32_t repeat, b
 inline void SetMaskCount(CallSite site = CallSite::Here()) {
     ascend_sim::SetMaskMode(Call{"SetMaskCount", site}, true);
 }
-inline void SetMaskNorm(CallSite site = CallSite::Here()) {
-    ascend_sim::SetMaskMode(Call{"SetMaskNorm", site}, false);
-}
-inline void ResetMask(CallSite site = CallSite::Here()) {
-    ascend_sim::ResetVectorMask(Call{"ResetMask", site});
-}
+inline void SetMaskNorm(CallSite site = CallSite::Here()) { ascend_sim::SetMaskMode(Call{"SetMaskNorm", site}, false); }
+inline void ResetMask(CallSite site = CallSite::Here()) { ascend_sim::ResetVectorMask(Call{"ResetMask", site}); }
 template <class T, MaskMode Mode = MaskMode::NORMAL>
 void SetVectorMask(const uint64_t maskHigh, const uint64_t maskLow, CallSite site = CallSite::Here()) {
     ascend_sim::SetVectorMaskState(Call{"SetVectorMask", site}, maskHigh, maskLow);
@@ -46,8 +42,7 @@ void SetVectorMask(int32_t len, CallSite site = CallSite::Here()) {
     if constexpr (Mode == MaskMode::COUNTER) {
         ascend_sim::SetVectorMaskState(call, 0, static_cast<uint64_t>(len));
     } else {
-        const ascend_sim::Lanes lanes =
-            ascend_sim::MaskedLanes(call, static_cast<uint64_t>(len), 1, sizeof(T), true);
+        const ascend_sim::Lanes lanes = ascend_sim::MaskedLanes(call, static_cast<uint64_t>(len), 1, sizeof(T), true);
         ascend_sim::SetVectorMaskState(call, lanes.mask[1], lanes.mask[0]);
     }
 }

@@ -76,8 +76,8 @@ void ReduceGroups(const char* name, CallSite site, const Lanes& lanes, const Asc
     uint64_t seen = 0;
     for (uint32_t repeat = 0; repeat < repeats; ++repeat) {
         for (uint32_t group = 0; group < kPerRepeat / group_lanes; ++group) {
-            Result result{dst.view().address + (repeat * dst_repeat_elems + group * results) * sizeof(T), {},
-                          ByteState::Defined};
+            Result result{
+                dst.view().address + (repeat * dst_repeat_elems + group * results) * sizeof(T), {}, ByteState::Defined};
             std::vector<T> values;
             for (uint32_t lane = group * group_lanes; lane < (group + 1) * group_lanes; ++lane) {
                 const bool active = lanes.counted ? repeat * kPerRepeat + lane < lanes.count
@@ -137,8 +137,7 @@ void ReduceTensor(const char* name, CallSite site, ReduceKind kind, const Ascend
     Instruction op(name, site, Pipe::V);
     op.ReadUb("src", src.view(), Ranges{src.view().address, n * static_cast<uint32_t>(sizeof(T)), 1, 0});
     const uint32_t work_elems = kind == ReduceKind::Sum ? repeats : repeats * 2;
-    op.WriteUb("work", work.view(),
-               Ranges{work.view().address, work_elems * static_cast<uint32_t>(sizeof(T)), 1, 0});
+    op.WriteUb("work", work.view(), Ranges{work.view().address, work_elems * static_cast<uint32_t>(sizeof(T)), 1, 0});
     const uint32_t out_bytes = static_cast<uint32_t>(sizeof(T)) * (with_index ? 2 : 1);
     op.WriteUb("dst", dst.view(), Ranges{dst.view().address, out_bytes, 1, 0});
     op.Issue(n, 9);
@@ -177,24 +176,23 @@ void WholeReduceExtreme(const char* name, CallSite site, ascend_sim::ReduceKind 
     const Call call{name, site};
     const bool pair = order == ReduceOrder::ORDER_VALUE_INDEX || order == ReduceOrder::ORDER_INDEX_VALUE;
     const uint32_t results = pair ? 2 : 1;
-    ascend_sim::ReduceGroups(
-        name, site, LanesOf<T>(call, mask, static_cast<uint32_t>(repeat), set_mask), dst, src,
-        CheckedStride(call, "src", srcBlkStride, srcRepStride), 256 / sizeof(T), results,
-        static_cast<uint64_t>(dstRepStride) * results, 9, [&](const std::vector<T>& values) {
-            const size_t at = ascend_sim::ExtremeIndex(values, kind);
-            const T index = ascend_sim::IndexBits<T>(at);
-            switch (order) {
-                case ReduceOrder::ORDER_VALUE_INDEX:
-                    return std::vector<T>{values[at], index};
-                case ReduceOrder::ORDER_INDEX_VALUE:
-                    return std::vector<T>{index, values[at]};
-                case ReduceOrder::ORDER_ONLY_VALUE:
-                    return std::vector<T>{values[at]};
-                case ReduceOrder::ORDER_ONLY_INDEX:
-                    break;
-            }
-            return std::vector<T>{index};
-        });
+    ascend_sim::ReduceGroups(name, site, LanesOf<T>(call, mask, static_cast<uint32_t>(repeat), set_mask), dst, src,
+                             CheckedStride(call, "src", srcBlkStride, srcRepStride), 256 / sizeof(T), results,
+                             static_cast<uint64_t>(dstRepStride) * results, 9, [&](const std::vector<T>& values) {
+                                 const size_t at = ascend_sim::ExtremeIndex(values, kind);
+                                 const T index = ascend_sim::IndexBits<T>(at);
+                                 switch (order) {
+                                     case ReduceOrder::ORDER_VALUE_INDEX:
+                                         return std::vector<T>{values[at], index};
+                                     case ReduceOrder::ORDER_INDEX_VALUE:
+                                         return std::vector<T>{index, values[at]};
+                                     case ReduceOrder::ORDER_ONLY_VALUE:
+                                         return std::vector<T>{values[at]};
+                                     case ReduceOrder::ORDER_ONLY_INDEX:
+                                         break;
+                                 }
+                                 return std::vector<T>{index};
+                             });
 }
 
 template <class T, class Mask>
@@ -202,11 +200,10 @@ void ReduceParts(const char* name, CallSite site, ascend_sim::ReduceKind kind, c
                  const LocalTensor<T>& src, const Mask& mask, int32_t repeat, uint64_t dstRepElems,
                  int32_t srcBlkStride, int32_t srcRepStride, uint32_t group, bool set_mask) {
     const Call call{name, site};
-    ascend_sim::ReduceGroups(name, site, LanesOf<T>(call, mask, static_cast<uint32_t>(repeat), set_mask), dst, src,
-                             CheckedStride(call, "src", srcBlkStride, srcRepStride), group, 1, dstRepElems, 9,
-                             [kind](const std::vector<T>& values) {
-                                 return std::vector<T>{ascend_sim::Reduced(values, kind)};
-                             });
+    ascend_sim::ReduceGroups(
+        name, site, LanesOf<T>(call, mask, static_cast<uint32_t>(repeat), set_mask), dst, src,
+        CheckedStride(call, "src", srcBlkStride, srcRepStride), group, 1, dstRepElems, 9,
+        [kind](const std::vector<T>& values) { return std::vector<T>{ascend_sim::Reduced(values, kind)}; });
 }
 
 }  // namespace detail

@@ -19,18 +19,18 @@ enum class ByteState : uint8_t { Defined = 0, Padding = 1, Unwritten = 2 };
 
 // A view of UB: what a LocalTensor is made of.
 struct UbView {
-    uint32_t address = 0;       // bytes from the start of UB
-    uint32_t bytes = 0;         // up to the end of the tensor
+    uint32_t address = 0;         // bytes from the start of UB
+    uint32_t bytes = 0;           // up to the end of the tensor
     uint32_t buffer = kNoBuffer;  // index of the TPipe buffer that it lies in
     AscendC::TPosition position = AscendC::TPosition::GM;
 };
 
 // One run of equally spaced byte ranges, of UB or of global memory.
 struct Ranges {
-    uint64_t first = 0;   // byte address
-    uint32_t bytes = 0;   // of each range
+    uint64_t first = 0;  // byte address
+    uint32_t bytes = 0;  // of each range
     uint32_t count = 1;
-    uint64_t pitch = 0;   // start to start, bytes
+    uint64_t pitch = 0;  // start to start, bytes
 };
 
 // Ends the block after recording the error; the simulator goes on with the next block.

@@ -11,9 +11,7 @@ int64_t ScalarGetCountOfValue(uint64_t value) {
     const int64_t ones = __builtin_popcountll(value);
     return CountValue == 1 ? ones : 64 - ones;
 }
-inline int64_t ScalarCountLeadingZero(uint64_t value) {
-    return value == 0 ? 64 : __builtin_clzll(value);
-}
+inline int64_t ScalarCountLeadingZero(uint64_t value) { return value == 0 ? 64 : __builtin_clzll(value); }
 // Position of the lowest bit that equals CountValue, -1 if there is none.
 template <int CountValue>
 int64_t ScalarGetSFFValue(uint64_t value) {
@@ -24,9 +22,7 @@ int64_t ScalarGetSFFValue(uint64_t value) {
 constexpr uint32_t AlignUp(uint32_t value, uint32_t multiple) {
     return multiple == 0 ? 0 : (value + multiple - 1) / multiple * multiple;
 }
-constexpr uint32_t DivCeil(uint32_t a, uint32_t b) {
-    return b == 0 ? 0 : (a + b - 1) / b;
-}
+constexpr uint32_t DivCeil(uint32_t a, uint32_t b) { return b == 0 ? 0 : (a + b - 1) / b; }
 
 }  // namespace AscendC
 

@@ -34,28 +34,14 @@ void PipeBarrier(CallSite site = CallSite::Here()) {
     ascend_sim::PipeBarrier(Call{"PipeBarrier", site}, P);
 }
 
-inline int64_t GetBlockIdx() {
-    return ascend_sim::BlockIndex();
-}
-inline int64_t GetBlockNum() {
-    return ascend_sim::BlockCount();
-}
-inline int64_t GetSubBlockIdx() {
-    return 0;
-}
-inline int64_t GetSubBlockNum() {
-    return 1;
-}
-inline int64_t GetTaskRation() {
-    return 1;
-}
-inline int64_t GetSystemCycle() {
-    return ascend_sim::SystemCycle();
-}
+inline int64_t GetBlockIdx() { return ascend_sim::BlockIndex(); }
+inline int64_t GetBlockNum() { return ascend_sim::BlockCount(); }
+inline int64_t GetSubBlockIdx() { return 0; }
+inline int64_t GetSubBlockNum() { return 1; }
+inline int64_t GetTaskRation() { return 1; }
+inline int64_t GetSystemCycle() { return ascend_sim::SystemCycle(); }
 
-inline void SyncAll(CallSite site = CallSite::Here()) {
-    ascend_sim::SyncAllBlocks(Call{"SyncAll", site});
-}
+inline void SyncAll(CallSite site = CallSite::Here()) { ascend_sim::SyncAllBlocks(Call{"SyncAll", site}); }
 // workspace, scratch: zeroed, 32 bytes a block each.
 inline void SyncAll(const GlobalTensor<int32_t>& workspace, const LocalTensor<int32_t>& scratch,
                     CallSite site = CallSite::Here()) {
@@ -79,9 +65,7 @@ inline void ICachePreLoad(const int64_t) {}
 // Named like the macros that the toolkit's pre-compile pass looks for.
 constexpr ascend_sim::KernelType KERNEL_TYPE_AIV_ONLY = ascend_sim::KernelType::AivOnly;
 constexpr ascend_sim::KernelType KERNEL_TYPE_MIX_AIV_1_0 = ascend_sim::KernelType::MixAiv10;
-inline void KERNEL_TASK_TYPE_DEFAULT(ascend_sim::KernelType type) {
-    ascend_sim::SetKernelType(type);
-}
+inline void KERNEL_TASK_TYPE_DEFAULT(ascend_sim::KernelType type) { ascend_sim::SetKernelType(type); }
 
 #define ASCEND_IS_AIV constexpr(true)
 #define ASCEND_IS_AIC constexpr(false)

@@ -41,20 +41,21 @@ template <class T>
 class LocalTensor {
     static_assert(sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8, "no such element size");
 
-public:
+  public:
     using PrimType = T;
 
     // What operator() gives: reads and writes go through the checks of GetValue and SetValue.
     class Element {
-    public:
-        Element(const LocalTensor& tensor, uint32_t index, CallSite site) : tensor_(tensor), index_(index), site_(site) {}
+      public:
+        Element(const LocalTensor& tensor, uint32_t index, CallSite site)
+            : tensor_(tensor), index_(index), site_(site) {}
         operator T() const { return tensor_.GetValue(index_, site_); }
         const Element& operator=(T value) const {
             tensor_.SetValue(index_, value, site_);
             return *this;
         }
 
-    private:
+      private:
         const LocalTensor& tensor_;
         uint32_t index_;
         CallSite site_;
@@ -127,7 +128,7 @@ public:
 
     const ascend_sim::UbView& view() const { return view_; }
 
-private:
+  private:
     void CheckIndex(const Call& call, uint32_t index) const {
         if (index >= GetSize()) {
             ascend_sim::Fail(call, ascend_sim::Pipe::S, "bounds.index",
@@ -141,7 +142,7 @@ private:
 
 template <class T>
 class GlobalTensor {
-public:
+  public:
     using PrimType = T;
 
     GlobalTensor() = default;
@@ -200,13 +201,12 @@ public:
 
     const ascend_sim::GmView& view() const { return view_; }
 
-private:
+  private:
     void CheckIndex(const Call& call, uint64_t offset) const {
         if (view_.address == 0 || (sized_ && offset >= view_.bytes / sizeof(T))) {
-            ascend_sim::Fail(call, ascend_sim::Pipe::S, "bounds.index",
-                             "index %llu; expected less than the tensor's %llu elements",
-                             static_cast<unsigned long long>(offset),
-                             static_cast<unsigned long long>(view_.bytes / sizeof(T)));
+            ascend_sim::Fail(
+                call, ascend_sim::Pipe::S, "bounds.index", "index %llu; expected less than the tensor's %llu elements",
+                static_cast<unsigned long long>(offset), static_cast<unsigned long long>(view_.bytes / sizeof(T)));
         }
     }
 

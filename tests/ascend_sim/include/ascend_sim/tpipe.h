@@ -29,12 +29,8 @@ constexpr HardEvent EmptyEvent(TPosition src, TPosition dst) {
     return dst == TPosition::GM ? HardEvent::MTE3_V : HardEvent::V_V;
 }
 // A queue named by one position: VECIN is filled from global memory, VECOUT drained to it.
-constexpr TPosition QueueSource(TPosition position) {
-    return position == TPosition::VECIN ? TPosition::GM : position;
-}
-constexpr TPosition QueueTarget(TPosition position) {
-    return position == TPosition::VECOUT ? TPosition::GM : position;
-}
+constexpr TPosition QueueSource(TPosition position) { return position == TPosition::VECIN ? TPosition::GM : position; }
+constexpr TPosition QueueTarget(TPosition position) { return position == TPosition::VECOUT ? TPosition::GM : position; }
 
 }  // namespace detail
 
@@ -42,7 +38,7 @@ template <TPosition Src, TPosition Dst, int32_t Depth, auto Mask = 0>
 class TQueBind {
     static_assert(Depth >= 1, "queue depth 0 is not in CANN 8.1");
 
-public:
+  public:
     static constexpr bool isTQue = true;
     // VECIN at the source end and VECOUT at the target end stand for global memory beyond them.
     static constexpr TPosition kSource = detail::QueueSource(Src);
@@ -90,7 +86,7 @@ public:
     int32_t GetTensorCountInQue() const { return used_; }
     bool HasIdleBuffer() const { return ascend_sim::BufferIdle(first_, count_); }
 
-private:
+  private:
     friend class TPipe;
 
     void CheckMade(const Call& call) const {
@@ -115,7 +111,8 @@ private:
     uint32_t Leave(const Call& call, HardEvent event) {
         CheckMade(call);
         if (used_ == 0) {
-            ascend_sim::Fail(call, ascend_sim::Pipe::S, "queue.empty", "DeQue of an empty queue; expected an EnQue before");
+            ascend_sim::Fail(call, ascend_sim::Pipe::S, "queue.empty",
+                             "DeQue of an empty queue; expected an EnQue before");
         }
         const Slot slot = slots_[head_];
         if (slot.event != event) {
@@ -150,7 +147,7 @@ template <TPosition Position = TPosition::VECCALC>
 class TBuf {
     static_assert(detail::OnUb(Position), "an AIV buffer is VECIN, VECOUT or VECCALC");
 
-public:
+  public:
     static constexpr bool isTQue = false;
 
     template <class T>
@@ -182,7 +179,7 @@ public:
     template <class T>
     void FreeTensor(const LocalTensor<T>&) {}
 
-private:
+  private:
     friend class TPipe;
 
     ascend_sim::UbView Whole(const Call& call) const {
@@ -211,7 +208,7 @@ private:
 };
 
 class TPipe {
-public:
+  public:
     TPipe(CallSite site = CallSite::Here());
     ~TPipe();
     TPipe(const TPipe&) = delete;
@@ -223,8 +220,9 @@ public:
                     CallSite site = CallSite::Here()) {
         const Call call{"InitBuffer", site};
         if (queue.count_ != 0) {
-            ascend_sim::Complain(call, ascend_sim::Pipe::S, "pipe.init_twice",
-                                 "this queue has buffers already; expected one InitBuffer, the first ones are not freed");
+            ascend_sim::Complain(
+                call, ascend_sim::Pipe::S, "pipe.init_twice",
+                "this queue has buffers already; expected one InitBuffer, the first ones are not freed");
         }
         queue.first_ = ascend_sim::AddBuffers(call, num.wide(), bytes.wide(), true);
         queue.count_ = num;
@@ -262,7 +260,7 @@ public:
     void Reset(CallSite site = CallSite::Here());
     void Destroy(CallSite site = CallSite::Here());
 
-private:
+  private:
     bool alive_ = false;
 };
 

@@ -62,7 +62,7 @@ enum class DcciDst : uint64_t { CACHELINE_ALL = 0, CACHELINE_UB, CACHELINE_OUT, 
 enum class MemDsbT : uint8_t { ALL = 0, DDR, UB, SEQ };
 enum class CacheMode : uint8_t { CACHE_MODE_DISABLE = 0, CACHE_MODE_NORMAL, CACHE_MODE_LAST, CACHE_MODE_PERSISTENT };
 
-constexpr int32_t TOTAL_UB_SIZE = 192 * 1024;        // bytes
+constexpr int32_t TOTAL_UB_SIZE = 192 * 1024;         // bytes
 constexpr int32_t TOTAL_VEC_LOCAL_SIZE = 184 * 1024;  // bytes a TPipe may hand out
 constexpr int32_t TMP_UB_OFFSET = 184 * 1024;         // bytes
 constexpr int32_t TMP_UB_SIZE = 8 * 1024;             // bytes

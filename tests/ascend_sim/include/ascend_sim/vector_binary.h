@@ -54,7 +54,8 @@ inline ascend_sim::Strides3 StridesOf(const Call& call, const BinaryRepeatParams
 template <class T, bool isSetMask = true>
 void Add(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, const int32_t& count,
          CallSite site = CallSite::Here()) {
-    static_assert(ascend_sim::kOneOf<T, int16_t, int32_t, half, float>, "Add: the device computes int16_t, int32_t, half, float only");
+    static_assert(ascend_sim::kOneOf<T, int16_t, int32_t, half, float>,
+                  "Add: the device computes int16_t, int32_t, half, float only");
     const ascend_sim::Lanes lanes = ascend_sim::CountedLanes(Call{"Add", site}, count, isSetMask);
     ascend_sim::BinaryLanes("Add", site, lanes, dst, src0, src1, {}, ascend_sim::FullRate<T>(), ascend_sim::AddLane{});
 }
@@ -62,7 +63,8 @@ template <class T, bool isSetMask = true, class Mask>
 std::enable_if_t<detail::kIsMask<Mask>> Add(const LocalTensor<T>& dst, const LocalTensor<T>& src0,
                                             const LocalTensor<T>& src1, const Mask& mask, const uint8_t repeat,
                                             const BinaryRepeatParams& params, CallSite site = CallSite::Here()) {
-    static_assert(ascend_sim::kOneOf<T, int16_t, int32_t, half, float>, "Add: the device computes int16_t, int32_t, half, float only");
+    static_assert(ascend_sim::kOneOf<T, int16_t, int32_t, half, float>,
+                  "Add: the device computes int16_t, int32_t, half, float only");
     const Call call{"Add", site};
     const ascend_sim::Lanes lanes = detail::LanesOf<T>(call, mask, repeat, isSetMask);
     ascend_sim::BinaryLanes("Add", site, lanes, dst, src0, src1, detail::StridesOf(call, params),
@@ -72,7 +74,8 @@ std::enable_if_t<detail::kIsMask<Mask>> Add(const LocalTensor<T>& dst, const Loc
 template <class T, bool isSetMask = true>
 void Sub(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, const int32_t& count,
          CallSite site = CallSite::Here()) {
-    static_assert(ascend_sim::kOneOf<T, int16_t, int32_t, half, float>, "Sub: the device computes int16_t, int32_t, half, float only");
+    static_assert(ascend_sim::kOneOf<T, int16_t, int32_t, half, float>,
+                  "Sub: the device computes int16_t, int32_t, half, float only");
     const ascend_sim::Lanes lanes = ascend_sim::CountedLanes(Call{"Sub", site}, count, isSetMask);
     ascend_sim::BinaryLanes("Sub", site, lanes, dst, src0, src1, {}, ascend_sim::FullRate<T>(), ascend_sim::SubLane{});
 }
@@ -80,7 +83,8 @@ template <class T, bool isSetMask = true, class Mask>
 std::enable_if_t<detail::kIsMask<Mask>> Sub(const LocalTensor<T>& dst, const LocalTensor<T>& src0,
                                             const LocalTensor<T>& src1, const Mask& mask, const uint8_t repeat,
                                             const BinaryRepeatParams& params, CallSite site = CallSite::Here()) {
-    static_assert(ascend_sim::kOneOf<T, int16_t, int32_t, half, float>, "Sub: the device computes int16_t, int32_t, half, float only");
+    static_assert(ascend_sim::kOneOf<T, int16_t, int32_t, half, float>,
+                  "Sub: the device computes int16_t, int32_t, half, float only");
     const Call call{"Sub", site};
     const ascend_sim::Lanes lanes = detail::LanesOf<T>(call, mask, repeat, isSetMask);
     ascend_sim::BinaryLanes("Sub", site, lanes, dst, src0, src1, detail::StridesOf(call, params),
@@ -90,7 +94,8 @@ std::enable_if_t<detail::kIsMask<Mask>> Sub(const LocalTensor<T>& dst, const Loc
 template <class T, bool isSetMask = true>
 void Mul(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, const int32_t& count,
          CallSite site = CallSite::Here()) {
-    static_assert(ascend_sim::kOneOf<T, int16_t, int32_t, half, float>, "Mul: the device computes int16_t, int32_t, half, float only");
+    static_assert(ascend_sim::kOneOf<T, int16_t, int32_t, half, float>,
+                  "Mul: the device computes int16_t, int32_t, half, float only");
     const ascend_sim::Lanes lanes = ascend_sim::CountedLanes(Call{"Mul", site}, count, isSetMask);
     ascend_sim::BinaryLanes("Mul", site, lanes, dst, src0, src1, {}, ascend_sim::FullRate<T>(), ascend_sim::MulLane{});
 }
@@ -98,7 +103,8 @@ template <class T, bool isSetMask = true, class Mask>
 std::enable_if_t<detail::kIsMask<Mask>> Mul(const LocalTensor<T>& dst, const LocalTensor<T>& src0,
                                             const LocalTensor<T>& src1, const Mask& mask, const uint8_t repeat,
                                             const BinaryRepeatParams& params, CallSite site = CallSite::Here()) {
-    static_assert(ascend_sim::kOneOf<T, int16_t, int32_t, half, float>, "Mul: the device computes int16_t, int32_t, half, float only");
+    static_assert(ascend_sim::kOneOf<T, int16_t, int32_t, half, float>,
+                  "Mul: the device computes int16_t, int32_t, half, float only");
     const Call call{"Mul", site};
     const ascend_sim::Lanes lanes = detail::LanesOf<T>(call, mask, repeat, isSetMask);
     ascend_sim::BinaryLanes("Mul", site, lanes, dst, src0, src1, detail::StridesOf(call, params),
@@ -110,7 +116,8 @@ void Div(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTenso
          CallSite site = CallSite::Here()) {
     static_assert(ascend_sim::kOneOf<T, half, float>, "Div: the device computes half, float only");
     const ascend_sim::Lanes lanes = ascend_sim::CountedLanes(Call{"Div", site}, count, isSetMask);
-    ascend_sim::BinaryLanes("Div", site, lanes, dst, src0, src1, {}, ascend_sim::FullRate<T>() / 2, ascend_sim::DivLane{});
+    ascend_sim::BinaryLanes("Div", site, lanes, dst, src0, src1, {}, ascend_sim::FullRate<T>() / 2,
+                            ascend_sim::DivLane{});
 }
 template <class T, bool isSetMask = true, class Mask>
 std::enable_if_t<detail::kIsMask<Mask>> Div(const LocalTensor<T>& dst, const LocalTensor<T>& src0,
@@ -126,7 +133,8 @@ std::enable_if_t<detail::kIsMask<Mask>> Div(const LocalTensor<T>& dst, const Loc
 template <class T, bool isSetMask = true>
 void Max(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, const int32_t& count,
          CallSite site = CallSite::Here()) {
-    static_assert(ascend_sim::kOneOf<T, int16_t, int32_t, half, float>, "Max: the device computes int16_t, int32_t, half, float only");
+    static_assert(ascend_sim::kOneOf<T, int16_t, int32_t, half, float>,
+                  "Max: the device computes int16_t, int32_t, half, float only");
     const ascend_sim::Lanes lanes = ascend_sim::CountedLanes(Call{"Max", site}, count, isSetMask);
     ascend_sim::BinaryLanes("Max", site, lanes, dst, src0, src1, {}, ascend_sim::FullRate<T>(), ascend_sim::MaxLane{});
 }
@@ -134,7 +142,8 @@ template <class T, bool isSetMask = true, class Mask>
 std::enable_if_t<detail::kIsMask<Mask>> Max(const LocalTensor<T>& dst, const LocalTensor<T>& src0,
                                             const LocalTensor<T>& src1, const Mask& mask, const uint8_t repeat,
                                             const BinaryRepeatParams& params, CallSite site = CallSite::Here()) {
-    static_assert(ascend_sim::kOneOf<T, int16_t, int32_t, half, float>, "Max: the device computes int16_t, int32_t, half, float only");
+    static_assert(ascend_sim::kOneOf<T, int16_t, int32_t, half, float>,
+                  "Max: the device computes int16_t, int32_t, half, float only");
     const Call call{"Max", site};
     const ascend_sim::Lanes lanes = detail::LanesOf<T>(call, mask, repeat, isSetMask);
     ascend_sim::BinaryLanes("Max", site, lanes, dst, src0, src1, detail::StridesOf(call, params),
@@ -144,7 +153,8 @@ std::enable_if_t<detail::kIsMask<Mask>> Max(const LocalTensor<T>& dst, const Loc
 template <class T, bool isSetMask = true>
 void Min(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, const int32_t& count,
          CallSite site = CallSite::Here()) {
-    static_assert(ascend_sim::kOneOf<T, int16_t, int32_t, half, float>, "Min: the device computes int16_t, int32_t, half, float only");
+    static_assert(ascend_sim::kOneOf<T, int16_t, int32_t, half, float>,
+                  "Min: the device computes int16_t, int32_t, half, float only");
     const ascend_sim::Lanes lanes = ascend_sim::CountedLanes(Call{"Min", site}, count, isSetMask);
     ascend_sim::BinaryLanes("Min", site, lanes, dst, src0, src1, {}, ascend_sim::FullRate<T>(), ascend_sim::MinLane{});
 }
@@ -152,7 +162,8 @@ template <class T, bool isSetMask = true, class Mask>
 std::enable_if_t<detail::kIsMask<Mask>> Min(const LocalTensor<T>& dst, const LocalTensor<T>& src0,
                                             const LocalTensor<T>& src1, const Mask& mask, const uint8_t repeat,
                                             const BinaryRepeatParams& params, CallSite site = CallSite::Here()) {
-    static_assert(ascend_sim::kOneOf<T, int16_t, int32_t, half, float>, "Min: the device computes int16_t, int32_t, half, float only");
+    static_assert(ascend_sim::kOneOf<T, int16_t, int32_t, half, float>,
+                  "Min: the device computes int16_t, int32_t, half, float only");
     const Call call{"Min", site};
     const ascend_sim::Lanes lanes = detail::LanesOf<T>(call, mask, repeat, isSetMask);
     ascend_sim::BinaryLanes("Min", site, lanes, dst, src0, src1, detail::StridesOf(call, params),
@@ -181,15 +192,15 @@ std::enable_if_t<detail::kIsMask<Mask>> And(const LocalTensor<T>& dst, const Loc
 // 16-bit lanes only: on wider types the device still counts 16-bit lanes, so reinterpret and double the count.
 template <class T, bool isSetMask = true>
 void Or(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, const int32_t& count,
-         CallSite site = CallSite::Here()) {
+        CallSite site = CallSite::Here()) {
     static_assert(ascend_sim::kOneOf<T, int16_t, uint16_t>, "Or: the device computes int16_t, uint16_t only");
     const ascend_sim::Lanes lanes = ascend_sim::CountedLanes(Call{"Or", site}, count, isSetMask);
     ascend_sim::BinaryLanes("Or", site, lanes, dst, src0, src1, {}, ascend_sim::FullRate<T>(), ascend_sim::OrLane{});
 }
 template <class T, bool isSetMask = true, class Mask>
 std::enable_if_t<detail::kIsMask<Mask>> Or(const LocalTensor<T>& dst, const LocalTensor<T>& src0,
-                                            const LocalTensor<T>& src1, const Mask& mask, const uint8_t repeat,
-                                            const BinaryRepeatParams& params, CallSite site = CallSite::Here()) {
+                                           const LocalTensor<T>& src1, const Mask& mask, const uint8_t repeat,
+                                           const BinaryRepeatParams& params, CallSite site = CallSite::Here()) {
     static_assert(ascend_sim::kOneOf<T, int16_t, uint16_t>, "Or: the device computes int16_t, uint16_t only");
     const Call call{"Or", site};
     const ascend_sim::Lanes lanes = detail::LanesOf<T>(call, mask, repeat, isSetMask);

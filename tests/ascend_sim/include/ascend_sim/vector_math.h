@@ -19,12 +19,8 @@ constexpr double FullRate() {
 template <class T>
 inline constexpr bool kIsHalfWide = std::is_same_v<T, half> || std::is_same_v<T, bfloat16_t>;
 
-inline bool SpecialBits(half value) {
-    return (value.bits & 0x7c00u) == 0x7c00u;
-}
-inline bool SpecialBits(bfloat16_t value) {
-    return (value.bits & 0x7f80u) == 0x7f80u;
-}
+inline bool SpecialBits(half value) { return (value.bits & 0x7c00u) == 0x7c00u; }
+inline bool SpecialBits(bfloat16_t value) { return (value.bits & 0x7f80u) == 0x7f80u; }
 
 // Arithmetic on lanes. `odd` is set when the result needs the reader's attention: wrap-around of integers.
 struct AddLane {

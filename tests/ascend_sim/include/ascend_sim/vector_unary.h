@@ -97,10 +97,11 @@ inline ascend_sim::Stride SrcStride(const Call& call, const UnaryRepeatParams& p
 }  // namespace detail
 
 template <class T, bool isSetMask = true>
-void Relu(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count, CallSite site = CallSite::Here()) {
+void Relu(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count,
+          CallSite site = CallSite::Here()) {
     static_assert(ascend_sim::kOneOf<T, int32_t, half, float>, "Relu: the device computes int32_t, half, float only");
-    ascend_sim::UnaryLanes("Relu", site, ascend_sim::CountedLanes(Call{"Relu", site}, count, isSetMask), dst, src,
-                           {}, {}, ascend_sim::FullRate<T>(), ascend_sim::ReluLane{});
+    ascend_sim::UnaryLanes("Relu", site, ascend_sim::CountedLanes(Call{"Relu", site}, count, isSetMask), dst, src, {},
+                           {}, ascend_sim::FullRate<T>(), ascend_sim::ReluLane{});
 }
 template <class T, bool isSetMask = true, class Mask>
 std::enable_if_t<detail::kIsMask<Mask>> Relu(const LocalTensor<T>& dst, const LocalTensor<T>& src, const Mask& mask,
@@ -116,13 +117,13 @@ std::enable_if_t<detail::kIsMask<Mask>> Relu(const LocalTensor<T>& dst, const Lo
 template <class T, bool isSetMask = true>
 void Abs(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count, CallSite site = CallSite::Here()) {
     static_assert(ascend_sim::kOneOf<T, half, float>, "Abs: the device computes half, float only");
-    ascend_sim::UnaryLanes("Abs", site, ascend_sim::CountedLanes(Call{"Abs", site}, count, isSetMask), dst, src,
-                           {}, {}, ascend_sim::FullRate<T>(), ascend_sim::AbsLane{});
+    ascend_sim::UnaryLanes("Abs", site, ascend_sim::CountedLanes(Call{"Abs", site}, count, isSetMask), dst, src, {}, {},
+                           ascend_sim::FullRate<T>(), ascend_sim::AbsLane{});
 }
 template <class T, bool isSetMask = true, class Mask>
 std::enable_if_t<detail::kIsMask<Mask>> Abs(const LocalTensor<T>& dst, const LocalTensor<T>& src, const Mask& mask,
-                                             const uint8_t repeat, const UnaryRepeatParams& params,
-                                             CallSite site = CallSite::Here()) {
+                                            const uint8_t repeat, const UnaryRepeatParams& params,
+                                            CallSite site = CallSite::Here()) {
     static_assert(ascend_sim::kOneOf<T, half, float>, "Abs: the device computes half, float only");
     const Call call{"Abs", site};
     ascend_sim::UnaryLanes("Abs", site, detail::LanesOf<T>(call, mask, repeat, isSetMask), dst, src,
@@ -133,42 +134,43 @@ std::enable_if_t<detail::kIsMask<Mask>> Abs(const LocalTensor<T>& dst, const Loc
 template <class T, bool isSetMask = true>
 void Exp(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count, CallSite site = CallSite::Here()) {
     static_assert(ascend_sim::kOneOf<T, half, float>, "Exp: the device computes half, float only");
-    ascend_sim::UnaryLanes("Exp", site, ascend_sim::CountedLanes(Call{"Exp", site}, count, isSetMask), dst, src,
-                           {}, {}, ascend_sim::FullRate<T>() / 4, ascend_sim::ExpLane{});
+    ascend_sim::UnaryLanes("Exp", site, ascend_sim::CountedLanes(Call{"Exp", site}, count, isSetMask), dst, src, {}, {},
+                           ascend_sim::FullRate<T>() / 4, ascend_sim::ExpLane{});
 }
 template <class T, bool isSetMask = true, class Mask>
 std::enable_if_t<detail::kIsMask<Mask>> Exp(const LocalTensor<T>& dst, const LocalTensor<T>& src, const Mask& mask,
-                                             const uint8_t repeat, const UnaryRepeatParams& params,
-                                             CallSite site = CallSite::Here()) {
+                                            const uint8_t repeat, const UnaryRepeatParams& params,
+                                            CallSite site = CallSite::Here()) {
     static_assert(ascend_sim::kOneOf<T, half, float>, "Exp: the device computes half, float only");
     const Call call{"Exp", site};
     ascend_sim::UnaryLanes("Exp", site, detail::LanesOf<T>(call, mask, repeat, isSetMask), dst, src,
-                           detail::DstStride(call, params), detail::SrcStride(call, params), ascend_sim::FullRate<T>() / 4,
-                           ascend_sim::ExpLane{});
+                           detail::DstStride(call, params), detail::SrcStride(call, params),
+                           ascend_sim::FullRate<T>() / 4, ascend_sim::ExpLane{});
 }
 
 template <class T, bool isSetMask = true>
 void Ln(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count, CallSite site = CallSite::Here()) {
     static_assert(ascend_sim::kOneOf<T, half, float>, "Ln: the device computes half, float only");
-    ascend_sim::UnaryLanes("Ln", site, ascend_sim::CountedLanes(Call{"Ln", site}, count, isSetMask), dst, src,
-                           {}, {}, ascend_sim::FullRate<T>() / 4, ascend_sim::LnLane{});
+    ascend_sim::UnaryLanes("Ln", site, ascend_sim::CountedLanes(Call{"Ln", site}, count, isSetMask), dst, src, {}, {},
+                           ascend_sim::FullRate<T>() / 4, ascend_sim::LnLane{});
 }
 template <class T, bool isSetMask = true, class Mask>
 std::enable_if_t<detail::kIsMask<Mask>> Ln(const LocalTensor<T>& dst, const LocalTensor<T>& src, const Mask& mask,
-                                             const uint8_t repeat, const UnaryRepeatParams& params,
-                                             CallSite site = CallSite::Here()) {
+                                           const uint8_t repeat, const UnaryRepeatParams& params,
+                                           CallSite site = CallSite::Here()) {
     static_assert(ascend_sim::kOneOf<T, half, float>, "Ln: the device computes half, float only");
     const Call call{"Ln", site};
     ascend_sim::UnaryLanes("Ln", site, detail::LanesOf<T>(call, mask, repeat, isSetMask), dst, src,
-                           detail::DstStride(call, params), detail::SrcStride(call, params), ascend_sim::FullRate<T>() / 4,
-                           ascend_sim::LnLane{});
+                           detail::DstStride(call, params), detail::SrcStride(call, params),
+                           ascend_sim::FullRate<T>() / 4, ascend_sim::LnLane{});
 }
 
 template <class T, bool isSetMask = true>
-void Sqrt(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count, CallSite site = CallSite::Here()) {
+void Sqrt(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count,
+          CallSite site = CallSite::Here()) {
     static_assert(ascend_sim::kOneOf<T, half, float>, "Sqrt: the device computes half, float only");
-    ascend_sim::UnaryLanes("Sqrt", site, ascend_sim::CountedLanes(Call{"Sqrt", site}, count, isSetMask), dst, src,
-                           {}, {}, ascend_sim::FullRate<T>() / 4, ascend_sim::SqrtLane{});
+    ascend_sim::UnaryLanes("Sqrt", site, ascend_sim::CountedLanes(Call{"Sqrt", site}, count, isSetMask), dst, src, {},
+                           {}, ascend_sim::FullRate<T>() / 4, ascend_sim::SqrtLane{});
 }
 template <class T, bool isSetMask = true, class Mask>
 std::enable_if_t<detail::kIsMask<Mask>> Sqrt(const LocalTensor<T>& dst, const LocalTensor<T>& src, const Mask& mask,
@@ -177,54 +179,56 @@ std::enable_if_t<detail::kIsMask<Mask>> Sqrt(const LocalTensor<T>& dst, const Lo
     static_assert(ascend_sim::kOneOf<T, half, float>, "Sqrt: the device computes half, float only");
     const Call call{"Sqrt", site};
     ascend_sim::UnaryLanes("Sqrt", site, detail::LanesOf<T>(call, mask, repeat, isSetMask), dst, src,
-                           detail::DstStride(call, params), detail::SrcStride(call, params), ascend_sim::FullRate<T>() / 4,
-                           ascend_sim::SqrtLane{});
+                           detail::DstStride(call, params), detail::SrcStride(call, params),
+                           ascend_sim::FullRate<T>() / 4, ascend_sim::SqrtLane{});
 }
 
 template <class T, bool isSetMask = true>
-void Rsqrt(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count, CallSite site = CallSite::Here()) {
+void Rsqrt(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count,
+           CallSite site = CallSite::Here()) {
     static_assert(ascend_sim::kOneOf<T, half, float>, "Rsqrt: the device computes half, float only");
-    ascend_sim::UnaryLanes("Rsqrt", site, ascend_sim::CountedLanes(Call{"Rsqrt", site}, count, isSetMask), dst, src,
-                           {}, {}, ascend_sim::FullRate<T>() / 4, ascend_sim::RsqrtLane{});
+    ascend_sim::UnaryLanes("Rsqrt", site, ascend_sim::CountedLanes(Call{"Rsqrt", site}, count, isSetMask), dst, src, {},
+                           {}, ascend_sim::FullRate<T>() / 4, ascend_sim::RsqrtLane{});
 }
 template <class T, bool isSetMask = true, class Mask>
 std::enable_if_t<detail::kIsMask<Mask>> Rsqrt(const LocalTensor<T>& dst, const LocalTensor<T>& src, const Mask& mask,
-                                             const uint8_t repeat, const UnaryRepeatParams& params,
-                                             CallSite site = CallSite::Here()) {
+                                              const uint8_t repeat, const UnaryRepeatParams& params,
+                                              CallSite site = CallSite::Here()) {
     static_assert(ascend_sim::kOneOf<T, half, float>, "Rsqrt: the device computes half, float only");
     const Call call{"Rsqrt", site};
     ascend_sim::UnaryLanes("Rsqrt", site, detail::LanesOf<T>(call, mask, repeat, isSetMask), dst, src,
-                           detail::DstStride(call, params), detail::SrcStride(call, params), ascend_sim::FullRate<T>() / 4,
-                           ascend_sim::RsqrtLane{});
+                           detail::DstStride(call, params), detail::SrcStride(call, params),
+                           ascend_sim::FullRate<T>() / 4, ascend_sim::RsqrtLane{});
 }
 
 template <class T, bool isSetMask = true>
-void Reciprocal(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count, CallSite site = CallSite::Here()) {
+void Reciprocal(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count,
+                CallSite site = CallSite::Here()) {
     static_assert(ascend_sim::kOneOf<T, half, float>, "Reciprocal: the device computes half, float only");
-    ascend_sim::UnaryLanes("Reciprocal", site, ascend_sim::CountedLanes(Call{"Reciprocal", site}, count, isSetMask), dst, src,
-                           {}, {}, ascend_sim::FullRate<T>() / 4, ascend_sim::ReciprocalLane{});
+    ascend_sim::UnaryLanes("Reciprocal", site, ascend_sim::CountedLanes(Call{"Reciprocal", site}, count, isSetMask),
+                           dst, src, {}, {}, ascend_sim::FullRate<T>() / 4, ascend_sim::ReciprocalLane{});
 }
 template <class T, bool isSetMask = true, class Mask>
-std::enable_if_t<detail::kIsMask<Mask>> Reciprocal(const LocalTensor<T>& dst, const LocalTensor<T>& src, const Mask& mask,
-                                             const uint8_t repeat, const UnaryRepeatParams& params,
-                                             CallSite site = CallSite::Here()) {
+std::enable_if_t<detail::kIsMask<Mask>> Reciprocal(const LocalTensor<T>& dst, const LocalTensor<T>& src,
+                                                   const Mask& mask, const uint8_t repeat,
+                                                   const UnaryRepeatParams& params, CallSite site = CallSite::Here()) {
     static_assert(ascend_sim::kOneOf<T, half, float>, "Reciprocal: the device computes half, float only");
     const Call call{"Reciprocal", site};
     ascend_sim::UnaryLanes("Reciprocal", site, detail::LanesOf<T>(call, mask, repeat, isSetMask), dst, src,
-                           detail::DstStride(call, params), detail::SrcStride(call, params), ascend_sim::FullRate<T>() / 4,
-                           ascend_sim::ReciprocalLane{});
+                           detail::DstStride(call, params), detail::SrcStride(call, params),
+                           ascend_sim::FullRate<T>() / 4, ascend_sim::ReciprocalLane{});
 }
 
 template <class T, bool isSetMask = true>
 void Not(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count, CallSite site = CallSite::Here()) {
     static_assert(ascend_sim::kOneOf<T, int16_t, uint16_t>, "Not: the device computes int16_t, uint16_t only");
-    ascend_sim::UnaryLanes("Not", site, ascend_sim::CountedLanes(Call{"Not", site}, count, isSetMask), dst, src,
-                           {}, {}, ascend_sim::FullRate<T>(), ascend_sim::NotLane{});
+    ascend_sim::UnaryLanes("Not", site, ascend_sim::CountedLanes(Call{"Not", site}, count, isSetMask), dst, src, {}, {},
+                           ascend_sim::FullRate<T>(), ascend_sim::NotLane{});
 }
 template <class T, bool isSetMask = true, class Mask>
 std::enable_if_t<detail::kIsMask<Mask>> Not(const LocalTensor<T>& dst, const LocalTensor<T>& src, const Mask& mask,
-                                             const uint8_t repeat, const UnaryRepeatParams& params,
-                                             CallSite site = CallSite::Here()) {
+                                            const uint8_t repeat, const UnaryRepeatParams& params,
+                                            CallSite site = CallSite::Here()) {
     static_assert(ascend_sim::kOneOf<T, int16_t, uint16_t>, "Not: the device computes int16_t, uint16_t only");
     const Call call{"Not", site};
     ascend_sim::UnaryLanes("Not", site, detail::LanesOf<T>(call, mask, repeat, isSetMask), dst, src,
