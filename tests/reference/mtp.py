@@ -1,4 +1,4 @@
-"""Reference for MTP drafting: no cache, everything recomputed from the tokens (docs/spec.md section 1).
+"""Reference for MTP drafting: no cache, everything recomputed from the tokens (docs/spec.md, lengths).
 
 Weights come from the model objects, as do the modules that never touch a cache (mHC, experts, norms); attention, RoPE
 and the order of drafting are written out here. The models must be unmodified ones: a paged attention put into them is

@@ -41,7 +41,7 @@ class PagedAttention:
         pools: this layer's pool tensors, read and written.
         apply_rotary: the rotation op.
 
-    Source: docs/spec.md section 1.
+    Source: docs/spec.md, model and pools; groups.
     """
 
     def __init__(self, module: DeepseekV4Attention, pools: LayerPools, apply_rotary: Callable[..., object]) -> None:

@@ -23,7 +23,7 @@ class PagedCompressor:
         pools: its entries, written, and raw tokens' state, read and written.
         apply_rotary: the rotation op.
 
-    Source: docs/spec.md section 1.
+    Source: docs/spec.md, model and pools; groups.
     """
 
     def __init__(

@@ -78,7 +78,7 @@ class MtpDrafter:
 
     After every target step the layer's cache is brought up to the committed length from the target's streams (draft
     extend), which also gives the first guess; further guesses are single-token passes fed with the layer's own output
-    streams, whose cache entries the next draft extend overwrites (docs/spec.md section 1).
+    streams, whose cache entries the next draft extend overwrites (docs/spec.md, lengths).
 
     Args:
         nextn: the MTP layer with the target's embedding and lm_head.

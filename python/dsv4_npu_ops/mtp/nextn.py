@@ -3,7 +3,7 @@
 transformers leaves the MTP layer of a DeepSeek-V4 checkpoint out. This module supplies it: embedding norm and hidden
 norm, one projection each, one ratio-0 decoder layer with routed experts, and the layer's own head mixing and norm.
 Embedding table and lm_head stay the target's. Position i combines the target's streams at i with token i + 1 and
-predicts token i + 2 (docs/spec.md section 1).
+predicts token i + 2 (docs/spec.md, lengths).
 """
 
 import copy

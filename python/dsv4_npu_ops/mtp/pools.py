@@ -1,7 +1,7 @@
 """The tensors behind the six pools: what every layer of a DeepSeek-V4 model keeps at the slots of the tables.
 
 The allocator hands out slots per pool, not per layer: one slot addresses the same row in every layer's tensor of that
-pool. Slot 0 is the dummy row that padding tokens and dummy groups write (docs/spec.md sections 1 and 2).
+pool. Slot 0 is the dummy row that padding tokens and dummy groups write (docs/spec.md, model and pools).
 """
 
 from dataclasses import dataclass

@@ -74,7 +74,7 @@ def _span_pages(tokens: int, page_size: int) -> int:
 
 
 def lifetime_pages(request: Request, layout: KVLayout) -> dict[str, int]:
-    """The most pages of every pool that a request can own at once (docs/spec.md section 1, windows).
+    """The most pages of every pool that a request can own at once (docs/spec.md, windows).
 
     ``full``, ``c4`` and ``c128`` grow to the end. The others keep a window and the step's own tokens: a verify reserves
     all of its tokens, a prefill chunk all of its sliding window but only the tail of its state.

@@ -1,7 +1,7 @@
 """One forward over a ragged batch, and where its layers read and write the pools.
 
 A step flattens the new tokens of all rows into T tokens. Every index below follows from the step's metadata
-(docs/spec.md section 3.1) by tensor arithmetic over rows; layers of the same kind share it.
+(docs/spec.md, compress metadata) by tensor arithmetic over rows; layers of the same kind share it.
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from torch import Tensor
 from dsv4_npu_ops import CompressMetadata
 
 Rotary = tuple[Tensor, Tensor]
-"""cos and sin rows ``[rows, D]`` in float32, interleaved (docs/spec.md section 3.5)."""
+"""cos and sin rows ``[rows, D]`` in float32, interleaved (docs/spec.md, RoPE)."""
 
 
 @dataclass(frozen=True)
