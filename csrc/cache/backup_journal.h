@@ -2,6 +2,7 @@
 // serves all of them, and an inner backup that is discarded leaves its entries to the outer one.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 

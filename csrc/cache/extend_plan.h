@@ -3,6 +3,8 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "cache/free_queue.h"
@@ -20,10 +22,12 @@ struct ExtendRow {
 
 class ExtendPlan {
   public:
-    // tail_only: the state pools get slots from the window of seq_len on only.
+    // tail_only: the state pools get slots from the window of seq_len on only. num_rows: rows that will be added.
     ExtendPlan(const char* op, const CacheGeometry& geometry, const std::array<FreeQueue, kNumPools>& queues,
-               bool tail_only)
-        : op_(op), geometry_(geometry), queues_(queues), tail_only_(tail_only) {}
+               bool tail_only, size_t num_rows)
+        : op_(op), geometry_(geometry), queues_(queues), tail_only_(tail_only) {
+        segments_.reserve(kNumPools * num_rows);
+    }
 
     // Raises ValueError when the step of this row would read or write units that are gone.
     void add_row(const ExtendRow& row, const RequestState& state);
@@ -31,6 +35,7 @@ class ExtendPlan {
     // Table order; -1 when every pool has the pages.
     int32_t first_lacking_pool() const;
 
+    std::vector<ReserveSegment> take_segments() { return std::move(segments_); }
     int64_t pages_needed(int32_t pool) const { return pages_needed_[pool]; }
     const std::vector<ReserveSegment>& segments() const { return segments_; }
     const std::array<int64_t, kNumPools>& num_slots() const { return num_slots_; }  // entries of each output

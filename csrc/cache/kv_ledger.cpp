@@ -53,7 +53,7 @@ KVLedger::Extension KVLedger::extend(const ExtendRules& rules, const IntList& re
     check_requests(rules.op, requests);
     check_same_size(rules.op, "prefix_lens", prefix_lens, requests);
     check_same_size(rules.op, "seq_lens", seq_lens, requests);
-    ExtendPlan plan(rules.op, geometry_, queues_, rules.tail_only);
+    ExtendPlan plan(rules.op, geometry_, queues_, rules.tail_only, requests.size());
     for (size_t i = 0; i < requests.size(); ++i) {
         const ExtendRow row{static_cast<int64_t>(i), requests[i], prefix_lens[i], seq_lens[i]};
         check_extend_row(rules, row);
@@ -64,7 +64,7 @@ KVLedger::Extension KVLedger::extend(const ExtendRules& rules, const IntList& re
         return Extension{{}, {}, lacking, plan.pages_needed(lacking)};
     }
     commit(plan, requests, seq_lens);
-    return Extension{plan.segments(), plan.num_slots(), -1, 0};
+    return Extension{plan.take_segments(), plan.num_slots(), -1, 0};
 }
 
 void KVLedger::check_requests(const char* op, const IntList& requests) {

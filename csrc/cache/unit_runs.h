@@ -2,6 +2,7 @@
 // that keep only their tail leave gaps between them (docs/spec.md, invariant 6).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
