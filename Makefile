@@ -4,7 +4,7 @@ VENV ?= .venv
 PY = $(VENV)/bin/python
 export TOKENIZERS_PARALLELISM = false
 
-.PHONY: demo test bench fuzz lint build build-sim setup wheel clean
+.PHONY: demo test test-cpu test-ascend-sim bench fuzz lint build build-sim setup wheel clean
 
 setup: $(VENV)/.ready
 
@@ -26,9 +26,22 @@ demo: build
 build-sim: build
 	PATH="$(abspath $(VENV))/bin:$$PATH" cmake --build build/cmake --target dsv4_ascend_backend
 
-test: build-sim
+demo: build
+	$(PY) examples/demo.py
+
+# Three runs over the tests: the CPU ops, the device kernels in the simulator, and torch_npu on the simulated NPU.
+test: test-cpu test-ascend-sim test-npu-sim
+
+test-cpu: build
 	$(PY) -m pytest tests
-	DSV4_BACKEND=ascend-sim $(PY) -m pytest tests/ops
+
+test-ascend-sim: build-sim
+	DSV4_BACKEND=ascend-sim $(PY) -m pytest tests/ops tests/cache
+
+include tests/npu_sim/npu_sim.mk
+
+fuzz: build
+	cd tests && $(abspath $(PY)) -m fuzz.fuzz_allocator --steps 1000000
 
 bench: build
 	PATH="$(abspath $(VENV))/bin:$$PATH" cmake --build build/cmake --target dsv4_bench_ops
