@@ -19,9 +19,6 @@ $(VENV)/.ready: pyproject.toml
 build: setup
 	PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) -m pip install --quiet --no-build-isolation --no-deps --editable .
 
-demo: build
-	$(PY) examples/demo.py
-
 # The kernels against the device simulator; needed by tests only.
 build-sim: build
 	PATH="$(abspath $(VENV))/bin:$$PATH" cmake --build build/cmake --target dsv4_ascend_backend
