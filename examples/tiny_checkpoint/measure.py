@@ -16,8 +16,8 @@ from unroll import unrolled_logits
 from dsv4_npu_ops.mtp.checkpoint import load_checkpoint
 from dsv4_npu_ops.mtp.nextn import NextnLayer, target_streams
 
-WINDOWS, LENGTH = 16, 640
-PROMPTS, PROMPT_TOKENS, NEW_TOKENS = 12, 320, 128
+WINDOWS, LENGTH = 8, 640
+PROMPTS, PROMPT_TOKENS, NEW_TOKENS = 6, 320, 96
 GUESSES = 4
 
 

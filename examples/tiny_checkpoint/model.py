@@ -154,6 +154,7 @@ def build(checkpoint: Path | None = None) -> tuple[DeepseekV4ForCausalLM, NextnL
                 module.forward = select_every_group.__get__(module)
                 module.requires_grad_(False)
         model.config._attn_implementation = TRAINING_ATTENTION
+        model.config._experts_implementation = "grouped_mm"
     return models
 
 

@@ -65,7 +65,7 @@ def test_mtp_names_are_those_that_transformers_ignores():
 
 def test_greedy_generation_repeats(checkpoint, held_out_text):
     prompt = held_out_text[:, :140]
-    first, second = (checkpoint[0].generate(prompt, max_new_tokens=12, do_sample=False) for _ in range(2))
+    first, second = (checkpoint[0].generate(prompt, max_new_tokens=8, do_sample=False) for _ in range(2))
     assert torch.equal(first, second)
 
 
@@ -92,8 +92,8 @@ def test_first_guess_agrees_with_the_target(checkpoint, held_out_text):
 
 def test_drafts_are_accepted_beyond_the_first(checkpoint, held_out_text):
     target, nextn = checkpoint
-    tokens = target.generate(held_out_text[:, :200], max_new_tokens=40, do_sample=False)[0].tolist()
-    lengths = reference.accepted_lengths(target, nextn, tokens, 200, 4)
-    assert sum(lengths) == len(tokens) - 1 - 200
+    tokens = target.generate(held_out_text[:, :140], max_new_tokens=24, do_sample=False)[0].tolist()
+    lengths = reference.accepted_lengths(target, nextn, tokens, 140, 4)
+    assert sum(lengths) == len(tokens) - 1 - 140
     assert sum(lengths) / len(lengths) > 1.5
     assert max(lengths) > 2
