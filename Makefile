@@ -4,7 +4,7 @@ VENV ?= .venv
 PY = $(VENV)/bin/python
 export TOKENIZERS_PARALLELISM = false
 
-.PHONY: demo test test-cpu test-ascend-sim bench fuzz lint build build-sim setup wheel clean
+.PHONY: demo test test-cpu test-ascend-sim bench fuzz typecheck lint build build-sim setup wheel clean
 
 setup: $(VENV)/.ready
 
@@ -43,6 +43,12 @@ fuzz: build
 bench: build
 	PATH="$(abspath $(VENV))/bin:$$PATH" cmake --build build/cmake --target dsv4_bench_ops
 	$(PY) bench/run.py
+
+# The kernels against the headers of a CANN toolkit, without its compiler: make typecheck CANN_HOME=<folder>
+typecheck: setup
+	PATH="$(abspath $(VENV))/bin:$$PATH" cmake -S . -B build/typecheck -G Ninja \
+		-DPython_EXECUTABLE=$(abspath $(PY)) -DDSV4_CANN_HOME=$(CANN_HOME)
+	PATH="$(abspath $(VENV))/bin:$$PATH" cmake --build build/typecheck --target typecheck_kernels
 
 wheel: setup
 	PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
