@@ -4,7 +4,7 @@ VENV ?= .venv
 PY = $(VENV)/bin/python
 export TOKENIZERS_PARALLELISM = false
 
-.PHONY: demo test test-cpu test-ascend-sim bench fuzz typecheck lint build build-sim setup wheel clean
+.PHONY: demo test test-cpu test-ascend-sim bench fuzz mutation typecheck lint build build-sim setup wheel clean
 
 setup: $(VENV)/.ready
 
@@ -39,6 +39,10 @@ include tests/npu_sim/npu_sim.mk
 
 fuzz: build
 	cd tests && $(abspath $(PY)) -m fuzz.fuzz_allocator --steps 1000000
+
+# Removes flags, barriers and bounds of the kernels one by one; takes long.
+mutation: build-sim
+	PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) tests/mutation/mutate_kernels.py
 
 bench: build
 	PATH="$(abspath $(VENV))/bin:$$PATH" cmake --build build/cmake --target dsv4_bench_ops
