@@ -28,9 +28,9 @@ typedef void (*AscendDeviceSimMemoryHook)(const struct AscendDeviceSimRange* ran
 void ascend_device_sim_set_memory_hooks(AscendDeviceSimMemoryHook allocated, AscendDeviceSimMemoryHook freed);
 
 // Puts one launch on a stream, or into the graph that the stream is captured into.
-// `run(context)` is called once an execution (a captured launch: once a replay) and returns 0 or an ACL error, which the
-// stream reports at the next synchronisation. `destroy(context)` is called once, after the last run, also when the launch
-// is refused. Returns 0 or the ACL error of the refusal.
+// `run(context)` is called once an execution (a captured launch: once a replay) and returns 0 or an ACL error, which
+// the stream reports at the next synchronisation. `destroy(context)` is called once, after the last run, also when the
+// launch is refused. Returns 0 or the ACL error of the refusal.
 int32_t ascend_device_sim_enqueue(void* stream, const char* kernel, uint32_t (*run)(void* context),
                                   void (*destroy)(void* context), void* context);
 

@@ -3,8 +3,8 @@
 #include <acl/acl_op_compiler.h>
 
 #include <array>
+#include <atomic>
 #include <cstring>
-#include <map>
 
 #include "capture.h"
 #include "context.h"
@@ -21,12 +21,14 @@ constexpr const char* kSocName = "Ascend910B3";
 constexpr const char* kCannVersion = "8.1.RC1";
 
 thread_local int32_t current_device = -1;
-bool initialized = false;
-std::map<aclSysParamOpt, int64_t> system_options;
-std::array<std::array<bool, kDevices>, kDevices> peer_access{};
+std::atomic<bool> initialized = false;
+std::array<std::atomic<int64_t>, ACL_OPT_STRONG_CONSISTENCY + 1> system_options{};
+std::array<std::array<std::atomic<bool>, kDevices>, kDevices> peer_access{};
 
 // A context handle is the address of its device's entry.
 std::array<char, kDevices> contexts;
+
+bool KnownOption(aclSysParamOpt option) { return option >= 0 && option < static_cast<int>(system_options.size()); }
 
 bool Valid(int64_t device) { return device >= 0 && device < kDevices; }
 
@@ -55,13 +57,7 @@ using namespace device_sim;
 
 extern "C" {
 
-aclError aclInit(const char*) {
-    if (initialized) {
-        return ACL_ERROR_REPEAT_INITIALIZE;
-    }
-    initialized = true;
-    return ACL_SUCCESS;
-}
+aclError aclInit(const char*) { return initialized.exchange(true) ? ACL_ERROR_REPEAT_INITIALIZE : ACL_SUCCESS; }
 
 aclError aclFinalize() {
     initialized = false;
@@ -130,10 +126,17 @@ aclError aclGetDeviceCapability(uint32_t device, aclDeviceInfo info, int64_t* va
         return Invalid(function, device);
     }
     switch (info) {
-        case ACL_DEVICE_INFO_AI_CORE_NUM: *value = kCubeCores; return ACL_SUCCESS;
-        case ACL_DEVICE_INFO_VECTOR_CORE_NUM: *value = kVectorCores; return ACL_SUCCESS;
-        case ACL_DEVICE_INFO_L2_SIZE: *value = kL2Bytes; return ACL_SUCCESS;
-        default: return Fail(ACL_ERROR_INVALID_PARAM, function, "attribute %d is not known", static_cast<int>(info));
+        case ACL_DEVICE_INFO_AI_CORE_NUM:
+            *value = kCubeCores;
+            return ACL_SUCCESS;
+        case ACL_DEVICE_INFO_VECTOR_CORE_NUM:
+            *value = kVectorCores;
+            return ACL_SUCCESS;
+        case ACL_DEVICE_INFO_L2_SIZE:
+            *value = kL2Bytes;
+            return ACL_SUCCESS;
+        default:
+            return Fail(ACL_ERROR_INVALID_PARAM, function, "attribute %d is not known", static_cast<int>(info));
     }
 }
 
@@ -144,10 +147,18 @@ aclError aclrtGetDeviceInfo(uint32_t device, aclrtDevAttr attribute, int64_t* va
     }
     switch (attribute) {
         case ACL_DEV_ATTR_AICORE_CORE_NUM:
-        case ACL_DEV_ATTR_CUBE_CORE_NUM: *value = kCubeCores; return ACL_SUCCESS;
-        case ACL_DEV_ATTR_VECTOR_CORE_NUM: *value = kVectorCores; return ACL_SUCCESS;
-        case ACL_DEV_ATTR_TOTAL_GLOBAL_MEM_SIZE: *value = kDeviceBytes; return ACL_SUCCESS;
-        case ACL_DEV_ATTR_L2_CACHE_SIZE: *value = kL2Bytes; return ACL_SUCCESS;
+        case ACL_DEV_ATTR_CUBE_CORE_NUM:
+            *value = kCubeCores;
+            return ACL_SUCCESS;
+        case ACL_DEV_ATTR_VECTOR_CORE_NUM:
+            *value = kVectorCores;
+            return ACL_SUCCESS;
+        case ACL_DEV_ATTR_TOTAL_GLOBAL_MEM_SIZE:
+            *value = kDeviceBytes;
+            return ACL_SUCCESS;
+        case ACL_DEV_ATTR_L2_CACHE_SIZE:
+            *value = kL2Bytes;
+            return ACL_SUCCESS;
         default:
             return Fail(ACL_ERROR_RT_PARAM_INVALID, function, "attribute %d is not known", static_cast<int>(attribute));
     }
@@ -189,6 +200,10 @@ aclError aclGetCompileopt(aclCompileOpt, char* value, size_t length) {
 }
 
 aclError aclrtSetSysParamOpt(aclSysParamOpt option, int64_t value) {
+    if (!KnownOption(option)) {
+        return Fail(ACL_ERROR_RT_PARAM_INVALID, "aclrtSetSysParamOpt", "option %d is not known",
+                    static_cast<int>(option));
+    }
     system_options[option] = value;
     return ACL_SUCCESS;
 }
@@ -196,6 +211,10 @@ aclError aclrtSetSysParamOpt(aclSysParamOpt option, int64_t value) {
 aclError aclrtCtxSetSysParamOpt(aclSysParamOpt option, int64_t value) { return aclrtSetSysParamOpt(option, value); }
 
 aclError aclrtGetSysParamOpt(aclSysParamOpt option, int64_t* value) {
+    if (!KnownOption(option)) {
+        return Fail(ACL_ERROR_RT_PARAM_INVALID, "aclrtGetSysParamOpt", "option %d is not known",
+                    static_cast<int>(option));
+    }
     *value = system_options[option];
     return ACL_SUCCESS;
 }

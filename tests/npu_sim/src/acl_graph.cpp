@@ -40,7 +40,7 @@ aclError aclmdlRICaptureGetInfo(aclrtStream handle, aclmdlRICaptureStatus* statu
     }
     const std::shared_ptr<Graph>& graph = stream->capture;
     *model = graph.get();
-    *status = graph == nullptr                ? ACL_MODEL_RI_CAPTURE_STATUS_NONE
+    *status = graph == nullptr               ? ACL_MODEL_RI_CAPTURE_STATUS_NONE
               : graph->broken == ACL_SUCCESS ? ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE
                                              : ACL_MODEL_RI_CAPTURE_STATUS_INVALIDATED;
     return ACL_SUCCESS;

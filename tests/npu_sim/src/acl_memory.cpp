@@ -10,8 +10,6 @@
 
 namespace device_sim {
 
-bool PeerAccess(int32_t device, int32_t peer);
-
 namespace {
 
 struct Copy {
@@ -31,16 +29,18 @@ bool FromDevice(aclrtMemcpyKind kind) {
     return kind == ACL_MEMCPY_DEVICE_TO_HOST || kind == ACL_MEMCPY_DEVICE_TO_DEVICE;
 }
 
-bool ToDevice(aclrtMemcpyKind kind) {
-    return kind == ACL_MEMCPY_HOST_TO_DEVICE || kind == ACL_MEMCPY_DEVICE_TO_DEVICE;
-}
+bool ToDevice(aclrtMemcpyKind kind) { return kind == ACL_MEMCPY_HOST_TO_DEVICE || kind == ACL_MEMCPY_DEVICE_TO_DEVICE; }
 
 const char* KindName(aclrtMemcpyKind kind) {
     switch (kind) {
-        case ACL_MEMCPY_HOST_TO_HOST: return "h2h";
-        case ACL_MEMCPY_HOST_TO_DEVICE: return "h2d";
-        case ACL_MEMCPY_DEVICE_TO_HOST: return "d2h";
-        default: return "d2d";
+        case ACL_MEMCPY_HOST_TO_HOST:
+            return "h2h";
+        case ACL_MEMCPY_HOST_TO_DEVICE:
+            return "h2d";
+        case ACL_MEMCPY_DEVICE_TO_HOST:
+            return "d2h";
+        default:
+            return "d2d";
     }
 }
 
@@ -73,7 +73,8 @@ aclError Check(const char* function, const Copy& copy, size_t target_bytes) {
 aclError Perform(const char* function, const Copy& copy, bool pinned) {
     for (const void* address : {static_cast<const void*>(copy.target), copy.source}) {
         if (pinned && !OnDevice(address) && !IsPinned(address, copy.bytes)) {
-            return Fail(ACL_ERROR_RT_PARAM_INVALID, function, "page-locked memory %p was freed before the copy ran", address);
+            return Fail(ACL_ERROR_RT_PARAM_INVALID, function, "page-locked memory %p was freed before the copy ran",
+                        address);
         }
     }
     uint8_t* target = End(function, copy, copy.target, ToDevice(copy.kind));
@@ -93,8 +94,10 @@ aclrtMemcpyKind Resolve(aclrtMemcpyKind kind, const void* target, const void* so
             }
             return OnDevice(target) ? ACL_MEMCPY_HOST_TO_DEVICE : ACL_MEMCPY_HOST_TO_HOST;
         case ACL_MEMCPY_INNER_DEVICE_TO_DEVICE:
-        case ACL_MEMCPY_INTER_DEVICE_TO_DEVICE: return ACL_MEMCPY_DEVICE_TO_DEVICE;
-        default: return kind;
+        case ACL_MEMCPY_INTER_DEVICE_TO_DEVICE:
+            return ACL_MEMCPY_DEVICE_TO_DEVICE;
+        default:
+            return kind;
     }
 }
 
@@ -122,7 +125,9 @@ using namespace device_sim;
 
 extern "C" {
 
-aclError aclrtMalloc(void** pointer, size_t bytes, aclrtMemMallocPolicy) { return Allocate("aclrtMalloc", pointer, bytes); }
+aclError aclrtMalloc(void** pointer, size_t bytes, aclrtMemMallocPolicy) {
+    return Allocate("aclrtMalloc", pointer, bytes);
+}
 
 aclError aclrtMallocAlign32(void** pointer, size_t bytes, aclrtMemMallocPolicy) {
     return Allocate("aclrtMallocAlign32", pointer, bytes);
@@ -155,7 +160,8 @@ aclError aclrtPointerGetAttributes(const void* pointer, aclrtPtrAttributes* attr
     if (Locate(pointer, &range) == Place::Live) {
         attributes->location = {static_cast<uint32_t>(range.device), ACL_MEM_LOCATION_TYPE_DEVICE};
     } else {
-        attributes->location = {0, IsPinned(pointer, 1) ? ACL_MEM_LOCATION_TYPE_HOST : ACL_MEM_LOCATION_TYPE_UNREGISTERED};
+        attributes->location = {0,
+                                IsPinned(pointer, 1) ? ACL_MEM_LOCATION_TYPE_HOST : ACL_MEM_LOCATION_TYPE_UNREGISTERED};
     }
     return ACL_SUCCESS;
 }
@@ -189,8 +195,8 @@ aclError aclrtMemcpyAsync(void* target, size_t target_bytes, const void* source,
     if (const aclError error = Check(function, copy, target_bytes)) {
         return error;
     }
-    const bool pageable = (!ToDevice(copy.kind) && !IsPinned(target, bytes)) ||
-                          (!FromDevice(copy.kind) && !IsPinned(source, bytes));
+    const bool pageable =
+        (!ToDevice(copy.kind) && !IsPinned(target, bytes)) || (!FromDevice(copy.kind) && !IsPinned(source, bytes));
     if (pageable) {
         if (const aclError error = ForbidOnCapturedStream(function, *stream, ACL_ERROR_RT_CAPTURE_MODE_BLOCK_ASYNC)) {
             return error;

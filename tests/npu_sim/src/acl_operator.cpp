@@ -49,7 +49,8 @@ void aclSetTensorDescName(aclTensorDesc* tensor, const char* name) { tensor->nam
 
 aclError aclGetTensorDescDimV2(const aclTensorDesc* tensor, size_t index, int64_t* size) {
     if (index >= tensor->sizes.size()) {
-        return Fail(ACL_ERROR_INVALID_PARAM, "aclGetTensorDescDimV2", "dimension %zu of %zu", index, tensor->sizes.size());
+        return Fail(ACL_ERROR_INVALID_PARAM, "aclGetTensorDescDimV2", "dimension %zu of %zu", index,
+                    tensor->sizes.size());
     }
     *size = tensor->sizes[index];
     return ACL_SUCCESS;
@@ -85,6 +86,8 @@ aclError aclopSetAttrDataType(aclopAttr*, const char*, aclDataType) { return ACL
 aclError aclopSetAttrListBool(aclopAttr*, const char*, int, const uint8_t*) { return ACL_SUCCESS; }
 aclError aclopSetAttrListInt(aclopAttr*, const char*, int, const int64_t*) { return ACL_SUCCESS; }
 aclError aclopSetAttrListFloat(aclopAttr*, const char*, int, const float*) { return ACL_SUCCESS; }
-aclError aclopSetAttrListListInt(aclopAttr*, const char*, int, const int*, const int64_t* const[]) { return ACL_SUCCESS; }
+aclError aclopSetAttrListListInt(aclopAttr*, const char*, int, const int*, const int64_t* const[]) {
+    return ACL_SUCCESS;
+}
 
 }  // extern "C"

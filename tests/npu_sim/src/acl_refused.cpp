@@ -52,7 +52,9 @@ uint64_t MsprofSysCycleTime() { return Refuse("MsprofSysCycleTime"), 0; }
 
 // No header of the wheel declares these four; only their names matter to the loader.
 int32_t rtDevBinaryRegister(const void*, void**) { return Refuse("rtDevBinaryRegister"); }
-int32_t rtFunctionRegister(void*, const void*, const char*, const void*, uint32_t) { return Refuse("rtFunctionRegister"); }
+int32_t rtFunctionRegister(void*, const void*, const char*, const void*, uint32_t) {
+    return Refuse("rtFunctionRegister");
+}
 int32_t rtGetC2cCtrlAddr(uint64_t*, uint32_t*) { return Refuse("rtGetC2cCtrlAddr"); }
 int32_t rtKernelLaunch(const void*, uint32_t, void*, uint32_t, void*, void*) { return Refuse("rtKernelLaunch"); }
 

@@ -47,7 +47,8 @@ aclError CreateStream(const char* function, aclrtStream* handle) {
 aclError StreamResult(const char* function, const Stream& stream) {
     return stream.error == ACL_SUCCESS
                ? ACL_SUCCESS
-               : Fail(stream.error, function, "an earlier task of stream %d on device %d failed", stream.id, stream.device);
+               : Fail(stream.error, function, "an earlier task of stream %d on device %d failed", stream.id,
+                      stream.device);
 }
 
 aclError SynchronizeStream(const char* function, aclrtStream handle) {

@@ -39,7 +39,8 @@ std::set<size_t> Ancestors(const Graph& graph, std::vector<size_t> last) {
 bool AllJoined(const Graph& graph) {
     const std::set<size_t> joined = Ancestors(graph, graph.frontier.at(graph.origin));
     return std::all_of(graph.frontier.begin(), graph.frontier.end(), [&](const auto& entry) {
-        return std::all_of(entry.second.begin(), entry.second.end(), [&](size_t node) { return joined.contains(node); });
+        return std::all_of(entry.second.begin(), entry.second.end(),
+                           [&](size_t node) { return joined.contains(node); });
     });
 }
 
@@ -94,8 +95,8 @@ aclError EndCapture(const std::shared_ptr<Stream>& stream, std::shared_ptr<Graph
         return Fail(ACL_ERROR_RT_STREAM_NOT_CAPTURED, function, "stream %d is not captured", stream->id);
     }
     if (graph->origin != stream) {
-        return Fail(ACL_ERROR_RT_STREAM_CAPTURE_UNMATCHED, function, "the capture began on stream %d, ended on stream %d",
-                    graph->origin->id, stream->id);
+        return Fail(ACL_ERROR_RT_STREAM_CAPTURE_UNMATCHED, function,
+                    "the capture began on stream %d, ended on stream %d", graph->origin->id, stream->id);
     }
     if (graph->mode != ACL_MODEL_RI_CAPTURE_MODE_RELAXED && graph->thread != std::this_thread::get_id()) {
         return Fail(ACL_ERROR_RT_STREAM_CAPTURE_WRONG_THREAD, function, "another thread began the capture");
@@ -109,7 +110,8 @@ aclError EndCapture(const std::shared_ptr<Stream>& stream, std::shared_ptr<Graph
     graph->origin = nullptr;
     if (graph->broken != ACL_SUCCESS) {
         ForgetGraph(graph);
-        return Fail(ACL_ERROR_RT_STREAM_CAPTURE_INVALIDATED, function, "error %d during the capture broke it", graph->broken);
+        return Fail(ACL_ERROR_RT_STREAM_CAPTURE_INVALIDATED, function, "error %d during the capture broke it",
+                    graph->broken);
     }
     if (!joined) {
         ForgetGraph(graph);
@@ -163,9 +165,9 @@ aclError WaitEvent(Scheduler::Lock& lock, const std::shared_ptr<Stream>& stream,
     const std::shared_ptr<Graph> graph = event->graph;
     if (graph == nullptr) {
         if (stream->capture != nullptr && event->mark != nullptr) {
-            return Break(*stream->capture, Fail(ACL_ERROR_RT_CAPTURE_DEPENDENCY, function,
-                                                "captured stream %d waits for an event from outside of its capture",
-                                                stream->id));
+            return Break(*stream->capture,
+                         Fail(ACL_ERROR_RT_CAPTURE_DEPENDENCY, function,
+                              "captured stream %d waits for an event from outside of its capture", stream->id));
         }
         if (event->mark != nullptr && !event->mark->done) {
             Scheduler::Get().Enqueue(lock, stream, Task{nullptr, nullptr, event->mark});
@@ -223,8 +225,8 @@ aclError Replay(Scheduler::Lock& lock, const std::shared_ptr<Graph>& graph, cons
         return Fail(ACL_ERROR_RT_MODEL_CAPTURED, function, "the graph is still captured");
     }
     if (graph->device != stream->device) {
-        return Fail(ACL_ERROR_RT_MODEL_CONTEXT, function, "a graph of device %d on a stream of device %d", graph->device,
-                    stream->device);
+        return Fail(ACL_ERROR_RT_MODEL_CONTEXT, function, "a graph of device %d on a stream of device %d",
+                    graph->device, stream->device);
     }
     if (const aclError error = ForbidOnCapturedStream(function, *stream, ACL_ERROR_RT_STREAM_CAPTURED)) {
         return error;

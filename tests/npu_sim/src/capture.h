@@ -36,7 +36,7 @@ aclError EndCapture(const std::shared_ptr<Stream>& stream, std::shared_ptr<Graph
 std::shared_ptr<Graph> FindGraph(aclmdlRI handle);
 void ForgetGraph(const std::shared_ptr<Graph>& graph);
 
-// Puts work on the stream, or into its graph when it is captured. `pageable` work would have to wait for the host.
+// Puts work on the stream, or into its graph when it is captured.
 aclError Submit(Scheduler::Lock& lock, const char* function, const std::shared_ptr<Stream>& stream,
                 std::shared_ptr<const Work> work);
 aclError RecordEvent(Scheduler::Lock& lock, const std::shared_ptr<Stream>& stream, Event* event);

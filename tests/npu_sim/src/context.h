@@ -13,6 +13,9 @@ namespace device_sim {
 int32_t CurrentDevice();
 aclError SetCurrentDevice(const char* function, int32_t device);
 
+// Whether tasks of `device` may use memory of `peer`.
+bool PeerAccess(int32_t device, int32_t peer);
+
 // The stream of a handle for a call that puts work on it: an error unless the stream is one of the current device.
 aclError StreamForWork(const char* function, aclrtStream handle, std::shared_ptr<Stream>* stream);
 // The same without the device check: waiting for and asking about a stream works from anywhere.

@@ -1,9 +1,8 @@
 // The C API of ascend_device_sim.h: launches, and what tests set and read.
-#include "ascend_device_sim.h"
-
 #include <map>
 #include <string>
 
+#include "ascend_device_sim.h"
 #include "capture.h"
 #include "context.h"
 #include "memory.h"

@@ -181,13 +181,13 @@ uint8_t* Alias(const char* function, const void* address, size_t bytes, int32_t 
     }
     const uint64_t offset = reinterpret_cast<uint64_t>(address) - range.device_base;
     if (offset + bytes > range.bytes) {
-        Fail(ACL_ERROR_RT_PARAM_INVALID, function, "%zu bytes at %p leave an allocation of %zu bytes at offset %zu", bytes,
-             address, static_cast<size_t>(range.bytes), static_cast<size_t>(offset));
+        Fail(ACL_ERROR_RT_PARAM_INVALID, function, "%zu bytes at %p leave an allocation of %zu bytes at offset %zu",
+             bytes, address, static_cast<size_t>(range.bytes), static_cast<size_t>(offset));
         return nullptr;
     }
     if (device >= 0 && range.device != device) {
-        Fail(ACL_ERROR_RT_PARAM_INVALID, function, "%p is memory of device %d, expected device %d", address, range.device,
-             device);
+        Fail(ACL_ERROR_RT_PARAM_INVALID, function, "%p is memory of device %d, expected device %d", address,
+             range.device, device);
         return nullptr;
     }
     return range.host_base + offset;
@@ -195,7 +195,8 @@ uint8_t* Alias(const char* function, const void* address, size_t bytes, int32_t 
 
 }  // namespace device_sim
 
-extern "C" void ascend_device_sim_set_memory_hooks(AscendDeviceSimMemoryHook allocated, AscendDeviceSimMemoryHook freed) {
+extern "C" void ascend_device_sim_set_memory_hooks(AscendDeviceSimMemoryHook allocated,
+                                                   AscendDeviceSimMemoryHook freed) {
     using namespace device_sim;
     Memory& all = memory();
     std::lock_guard lock(all.mutex);

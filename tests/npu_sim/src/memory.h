@@ -1,8 +1,8 @@
 // Device memory and page-locked host memory.
 //
 // Device addresses lie in reserved address space without access rights: a host that dereferences one crashes. The bytes
-// themselves lie at a fixed distance, where only simulated kernels and copies look. Addresses are never handed out twice,
-// so a stale pointer is always recognised.
+// themselves lie at a fixed distance, where only simulated kernels and copies look. Addresses are never handed out
+// twice, so a stale pointer is always recognised.
 #pragma once
 
 #include <acl/acl.h>
@@ -31,8 +31,8 @@ aclError AllocatePinned(size_t bytes, void** pointer);
 aclError FreePinned(void* pointer);
 bool IsPinned(const void* pointer, size_t bytes);
 
-// Readable address of `bytes` bytes of device memory, nullptr (error recorded for `function`) unless they lie in one live
-// allocation of `device`; -1 accepts any device.
+// Readable address of `bytes` bytes of device memory, nullptr (error recorded for `function`) unless they lie in one
+// live allocation of `device`; -1 accepts any device.
 uint8_t* Alias(const char* function, const void* address, size_t bytes, int32_t device);
 
 }  // namespace device_sim

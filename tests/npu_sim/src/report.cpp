@@ -36,7 +36,8 @@ aclError Fail(aclError code, const char* function, const char* format, ...) {
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    recent_message = std::string("simulated device: ") + function + ": " + text + " (error " + std::to_string(code) + ")";
+    recent_message =
+        std::string("simulated device: ") + function + ": " + text + " (error " + std::to_string(code) + ")";
     std::lock_guard lock(records().mutex);
     records().errors.push_back(recent_message);
     return code;

@@ -11,9 +11,7 @@ namespace {
 
 thread_local int32_t running_device = -1;
 
-double Now() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 int32_t ModeFromEnvironment() {
     const char* text = std::getenv("ASCEND_DEVICE_SIM_MODE");
@@ -144,6 +142,11 @@ void Scheduler::RunAll(Lock& lock) {
     for (const auto& stream : everything) {
         RunUntil(lock, stream, stream->enqueued);
     }
+}
+
+void Scheduler::SetMode(Lock& lock, int32_t mode) {
+    RunAll(lock);
+    mode_ = mode;
 }
 
 void Scheduler::WorkerLoop(const std::shared_ptr<Stream>& stream) {

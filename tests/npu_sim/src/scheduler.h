@@ -90,7 +90,7 @@ class Scheduler {
     void RunAll(Lock& lock);
 
     int32_t mode() const { return mode_; }
-    void SetMode(Lock& lock, int32_t mode) { RunAll(lock), mode_ = mode; }
+    void SetMode(Lock& lock, int32_t mode);
     void ForgetErrors();
 
   private:
