@@ -162,7 +162,7 @@ def test_a_row_that_was_freed_and_started_again_is_gone():
     backup = alloc.backup_state()
     alloc.reserve_extend([0], [40], [60])
     alloc.free([0])
-    alloc.alloc_extend([0], [0], [30])
+    alloc.alloc_extend([0], [0], [60])
     alloc.restore_state(backup)
     with pytest.raises(ValueError, match="never started or has been freed"):
         alloc.allocated_len(0)
