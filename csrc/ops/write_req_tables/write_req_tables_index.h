@@ -3,6 +3,7 @@
 #pragma once
 
 #include "common/pools.h"
+#include "common/step_launch.h"
 
 // Arrays are in table order; their length is a number because launch stubs repeat the struct outside its namespace.
 struct WriteReqTablesParams {
@@ -27,6 +28,7 @@ constexpr int32_t kWriteNegativeStart = 1;
 constexpr int32_t kWriteEndBeforeStart = 2;
 constexpr int32_t kWriteUnknownRequest = 3;
 constexpr int32_t kWriteBeyondTable = 4;
+constexpr int32_t kWriteBeyondSlots = 5;
 
 // Lengths in raw tokens; starts of the state pools equal `start` unless they are given.
 struct WriteRow {
@@ -77,5 +79,41 @@ DSV4_HOST_DEVICE constexpr int32_t write_row_fault(const WriteRow& row, const Wr
 
 // A negative slot is nobody's; tables say 0 for that.
 DSV4_HOST_DEVICE constexpr int32_t table_entry(int32_t slot) { return max_of<int32_t>(0, slot); }
+
+// A device keeps the running total of the flat slots once for pools whose intervals are equal: full and swa share one.
+constexpr int32_t kWriteTotals = 5;
+
+DSV4_HOST_DEVICE constexpr int32_t total_of_pool(int32_t pool) { return pool == kFull ? 0 : pool - 1; }
+
+// Units that a row adds to a total.
+DSV4_HOST_DEVICE constexpr int64_t units_of_total(const WriteRow& row, int32_t total, const WriteReqTablesParams& p) {
+    const int64_t units = write_units(row, total + 1, p);
+    return total == 0 ? max_of(units, write_units(row, kFull, p)) : units;
+}
+
+DSV4_HOST_DEVICE constexpr int64_t limit_of_total(int32_t total, const WriteReqTablesParams& p) {
+    int64_t limit = INT32_MAX;
+    for (int32_t pool = 0; pool < kNumPools; ++pool) {
+        if (total_of_pool(pool) == total && p.columns[pool] != 0) {
+            limit = min_of(limit, p.loc_elems[pool]);
+        }
+    }
+    return limit;
+}
+
+constexpr int64_t kWriteTileUnits = 4096;
+constexpr int64_t kWriteChunkRows = 256;  // rows whose inputs are read at a time
+constexpr int64_t kWriteInputs = 5;       // request, start, end, starts of the state pools
+constexpr int64_t kWriteArrays = 4 + kWriteTotals;
+static_assert(kWriteInputs * kWriteChunkRows * 2 <= kWriteTileUnits, "inputs and slots share a buffer");
+static_assert((kWriteArrays * row_array_elems(kMaxDeviceRows) + kWriteTileUnits) * 4 <= kUbBudgetBytes);
+
+DSV4_HOST_DEVICE constexpr int64_t write_blocks(const WriteReqTablesParams& p, int64_t cores) {
+    int64_t units = 0;
+    for (int32_t pool = 0; pool < kNumPools; ++pool) {
+        units += p.columns[pool] == 0 ? 0 : p.loc_elems[pool];
+    }
+    return blocks_for(4 * units, kGrainBytes, cores);
+}
 
 }  // namespace dsv4
