@@ -171,7 +171,7 @@ def rollback_case(batch: int, context: int, width: int) -> Case:
 
 
 def cases() -> Iterator[Case]:
-    """The issue's shape first, then growth in the batch, then the calls around it."""
+    """The shape with a target first, then growth in the batch, then the calls around it."""
     yield verify_case(64, 8192, 4, target=200)
     yield verify_case(1, 8192, 4)
     yield verify_case(1024, 256, 4)
