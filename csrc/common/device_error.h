@@ -6,6 +6,7 @@
 
 namespace dsv4 {
 
+constexpr int32_t kErrorLanes = 64;     // no launch has more blocks
 constexpr int32_t kErrorLaneWords = 8;  // 32 bytes
 
 // Words of a lane.

@@ -18,7 +18,7 @@ constexpr int64_t kDefaultCores = 24;
 int64_t simulated_cores = kDefaultCores;
 int64_t forced_blocks = 0;
 
-std::array<int32_t, 64 * dsv4::kErrorLaneWords> error_words{};
+std::array<int32_t, dsv4::kErrorLanes * dsv4::kErrorLaneWords> error_words{};
 
 struct Extent {
     uintptr_t begin;

@@ -1,8 +1,8 @@
 # Tests on the simulated NPU, in a process of their own because torch_npu patches torch.
-# Expects PY (the Python of the environment) and a `setup` target.
+# Expects PY (the Python of the environment) and a `build` target, which makes the extension that the ops link to.
 .PHONY: npu-sim test-npu-sim
 
-npu-sim: setup
+npu-sim: build
 	$(PY) tests/npu_sim/setup_torch_npu.py
 
 test-npu-sim: npu-sim

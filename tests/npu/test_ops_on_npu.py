@@ -1,0 +1,88 @@
+"""The project's ops on npu tensors: the NPU sources as they are, on the simulated device."""
+
+import pytest
+import torch
+
+
+@pytest.fixture
+def ops(sim):
+    """The package with its device library; the simulated device counts from here on."""
+    import npu_sim
+
+    import dsv4_npu_ops
+
+    torch.ops.load_library(str(npu_sim.build_dir() / "project_ops" / "libdsv4_npu.so"))
+    table = torch.zeros(1, 2).to("npu")
+    dsv4_npu_ops.rope_gather(table, table, torch.zeros(1, dtype=torch.int64).to("npu"))  # makes the error lanes
+    torch.npu.synchronize()
+    sim.reset_counters()
+    return dsv4_npu_ops
+
+
+def counted(sim, prefix):
+    return {name: count for name, count in sim.counters().items() if name.startswith(prefix)}
+
+
+@pytest.mark.parametrize("mode", ["LAZY", "ASYNCHRONOUS", "SYNCHRONOUS"])
+def test_rope_gather_is_one_launch_and_nothing_else(sim, ops, mode):
+    import npu_sim
+
+    sim.set_mode(npu_sim.Mode[mode])
+    cos, sin, positions = torch.randn(50, 64), torch.randn(50, 64), torch.randint(0, 50, (33,))
+    on_npu = [tensor.to("npu") for tensor in (cos, sin, positions)]
+    torch.npu.synchronize()
+    sim.reset_counters()
+    got = ops.rope_gather(*on_npu, inverse=True)
+    torch.npu.current_stream().npu_stream  # noqa: B018  empties torch_npu's own queue into the stream
+    assert counted(sim, "launch.") == {"launch.rope_gather": 1}
+    assert not counted(sim, "copy.") and not counted(sim, "sync.") and not counted(sim, "operator.")
+    assert torch.equal(got[0].cpu(), cos[positions])
+    assert torch.equal(got[1].cpu(), -sin[positions])
+
+
+def test_a_captured_gather_replays_with_new_positions(sim, ops):
+    cos, sin = torch.randn(50, 64), torch.randn(50, 64)
+    on_npu = cos.to("npu"), sin.to("npu")
+    positions, rows = torch.tensor([5, 6]).to("npu"), (torch.empty(2, 64).to("npu"), torch.empty(2, 64).to("npu"))
+    torch.npu.synchronize()
+    graph = torch.npu.NPUGraph()
+    with torch.npu.graph(graph, stream=torch.npu.Stream()):
+        ops.rope_gather(*on_npu, positions, out=rows)
+    for wanted in ([7, 49], [0, 3]):
+        positions.copy_(torch.tensor(wanted))
+        graph.replay()
+        torch.npu.synchronize()
+        assert torch.equal(rows[0].cpu(), cos[wanted])
+        assert torch.equal(rows[1].cpu(), sin[wanted])
+
+
+def test_the_allocator_serves_requests_on_npu_as_on_cpu(sim, ops):
+    pools = ("full", "swa", "c4", "c128", "c4_state", "c128_state")
+
+    def serve(device):
+        layout = ops.KVLayout(16, 32, 4, 512, dict.fromkeys(pools, 40), device)
+        tables = ops.RequestTables(layout)
+        alloc = ops.KVAllocator(layout, tables)
+        slots = [alloc.alloc_extend([0, 2], [0, 0], [126, 5])]
+        slots.append(alloc.reserve_extend([0, 2], [126, 5], [130, 9]))
+        alloc.evict([0, 2], [128, 6])
+        alloc.free([2])
+        slots.append(alloc.alloc_extend([1], [0], [300]))
+        values = [loc.cpu().tolist() for step in slots for loc in step.in_order()]
+        return values, [table.cpu().tolist() for table in tables.in_order()]
+
+    assert serve("npu") == serve("cpu")
+
+
+def test_tensors_of_two_devices_are_refused(sim, ops):
+    here, there = torch.zeros(4, 2).to("npu:0"), torch.zeros(4, 2).to("npu:1")
+    with pytest.raises(ValueError, match="rope_gather: sin is on npu:1, expected npu:0 like cos"):
+        ops.rope_gather(here, there, torch.zeros(1, dtype=torch.int64).to("npu:0"))
+
+
+def test_the_second_device_runs_its_own_tensors(sim, ops):
+    cos, positions = torch.randn(9, 4), torch.tensor([8, 1, 1])
+    table = cos.to("npu:1")
+    got, _ = ops.rope_gather(table, table, positions.to("npu:1"))
+    assert got.device == torch.device("npu:1")
+    assert torch.equal(got.cpu(), cos[positions])
