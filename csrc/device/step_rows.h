@@ -1,0 +1,124 @@
+// The rows of a step in UB: every block reads the inputs of all rows and keeps what its stages need.
+#pragma once
+
+#include "common/step_launch.h"
+#include "device/errors.h"
+#include "device/iota.h"
+#include "device/row_values.h"
+
+namespace dsv4::kernel {
+
+struct StepInputAddresses {
+    GM_ADDR requests;
+    GM_ADDR lengths;
+    GM_ADDR operands;  // not read by forms without one
+};
+
+class StepRows {
+ public:
+    __aicore__ inline StepRows(AscendC::TPipe* pipe, const StepInputAddresses& inputs, GM_ADDR error_lanes, int32_t op,
+                               const StepRowsParams& p, const StepTotals& limit)
+        : p_(p), limit_(limit), errors_(pipe, error_lanes, op) {
+        array_elems_ = static_cast<uint32_t>(row_array_elems(p.num_rows));
+        pipe->InitBuffer(array_buffer_, static_cast<uint32_t>(kRowArrays) * array_elems_ * sizeof(int32_t));
+        pipe->InitBuffer(iota_buffer_, kTileEntries * sizeof(int32_t));
+        pipe->InitBuffer(scratch_buffer_, kScratchElems * sizeof(int32_t));
+        constexpr uint32_t input_elems = kChunkRows * 2;
+        requests_.init(inputs.requests, p.num_rows, p.request_is_int64, scratch());
+        lengths_.init(inputs.lengths, p.num_rows, p.length_is_int64, scratch()[input_elems]);
+        operands_.init(inputs.operands, p.num_rows, p.operand_is_int64, scratch()[2 * input_elems]);
+    }
+
+    // Fills the arrays. A bad row becomes padding; the block that owns the row tells.
+    __aicore__ inline void scan() {
+        fill_iota(iota(), kTileEntries);
+        const BlockShare own = share(p_.num_rows);
+        StepTotals totals{0, 0, 0};
+        for (int64_t first = 0; first < p_.num_rows; first += kChunkRows) {
+            const uint32_t rows = static_cast<uint32_t>(min_of<int64_t>(kChunkRows, p_.num_rows - first));
+            load_chunk(first, rows);
+            for (uint32_t i = 0; i < rows; ++i) {
+                const int64_t index = first + i;
+                keep(static_cast<uint32_t>(index), i, index >= own.begin && index < own.end, totals);
+            }
+        }
+        keep_totals(static_cast<uint32_t>(p_.num_rows), totals);
+    }
+
+    // Call between two stages that use the scratch, and before the first.
+    __aicore__ inline void next_stage() { AscendC::PipeBarrier<PIPE_ALL>(); }
+
+    // A block's part of `count` rows; neighbours store to different 32-byte stretches of row vectors.
+    __aicore__ inline BlockShare share(int64_t count) const {
+        return block_share(count, kLaneElems, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
+    }
+
+    __aicore__ inline StepRow row(int64_t index) {
+        const uint32_t i = static_cast<uint32_t>(index);
+        return StepRow{starts().GetValue(i), counts().GetValue(i), 0};
+    }
+
+    __aicore__ inline int64_t request(int64_t index) { return array(2).GetValue(static_cast<uint32_t>(index)); }
+
+    // int32 [num_rows]
+    __aicore__ inline LocalTensor<int32_t> starts() { return array(0); }
+    __aicore__ inline LocalTensor<int32_t> counts() { return array(1); }
+
+    // Tokens or groups of `ratio` before each row, int32 [num_rows + 1].
+    __aicore__ inline LocalTensor<int32_t> prefix(int64_t ratio) {
+        return array(ratio == 1 ? 3 : ratio == kRatioC4 ? 4 : 5);
+    }
+
+    __aicore__ inline LocalTensor<int32_t> iota() { return iota_buffer_.Get<int32_t>(); }
+    __aicore__ inline LocalTensor<int32_t> scratch() { return scratch_buffer_.Get<int32_t>(); }
+    __aicore__ inline ErrorLane& errors() { return errors_; }
+    __aicore__ inline const StepRowsParams& params() const { return p_; }
+
+ private:
+    __aicore__ inline LocalTensor<int32_t> array(uint32_t index) {
+        return array_buffer_.Get<int32_t>()[index * array_elems_];
+    }
+
+    __aicore__ inline void load_chunk(int64_t first, uint32_t rows) {
+        order<AscendC::HardEvent::S_MTE2>();
+        requests_.load_chunk(first, rows);
+        lengths_.load_chunk(first, rows);
+        if (form_has_operand(p_.form)) {
+            operands_.load_chunk(first, rows);
+        }
+        order<AscendC::HardEvent::MTE2_S>();
+    }
+
+    __aicore__ inline void keep(uint32_t index, uint32_t chunk_row, bool own, StepTotals& totals) {
+        const int64_t request = requests_.get(chunk_row);
+        const int64_t length = lengths_.get(chunk_row);
+        const int64_t operand = form_has_operand(p_.form) ? operands_.get(chunk_row) : 0;
+        const AdmittedRow admitted = admit_row(p_, totals, limit_, request, length, operand);
+        const StepRow& row = admitted.row;
+        if (own && admitted.fault != kRowValid) {
+            errors_.report(admitted.fault, index, faulty_value(admitted.fault, request, length, operand));
+        }
+        starts().SetValue(index, static_cast<int32_t>(row.start));
+        counts().SetValue(index, static_cast<int32_t>(row.num_new));
+        array(2).SetValue(index, is_padding(row) ? 0 : static_cast<int32_t>(request));
+        keep_totals(index, totals);
+        totals.tokens += row.token_width;
+        totals.c4_groups += num_groups(row, kRatioC4);
+        totals.c128_groups += num_groups(row, kRatioC128);
+    }
+
+    __aicore__ inline void keep_totals(uint32_t index, const StepTotals& totals) {
+        prefix(1).SetValue(index, static_cast<int32_t>(totals.tokens));
+        prefix(kRatioC4).SetValue(index, static_cast<int32_t>(totals.c4_groups));
+        prefix(kRatioC128).SetValue(index, static_cast<int32_t>(totals.c128_groups));
+    }
+
+    const StepRowsParams& p_;
+    StepTotals limit_;
+    ErrorLane errors_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> array_buffer_, iota_buffer_, scratch_buffer_;
+    RowValues requests_, lengths_, operands_;
+    uint32_t array_elems_;
+};
+
+}  // namespace dsv4::kernel
