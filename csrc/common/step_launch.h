@@ -1,5 +1,5 @@
-// How a device takes the rows of a step: which rows it admits, what of them lies in UB, over how many blocks the work is
-// shared. A core keeps a few numbers of every row, so that the number of rows is bounded.
+// How a device takes the rows of a step: which rows it admits, what of them lies in UB, over how many blocks the work
+// is shared. A core keeps a few numbers of every row, so that the number of rows is bounded.
 #pragma once
 
 #include "common/launch_plan.h"
@@ -8,10 +8,10 @@
 namespace dsv4 {
 
 constexpr int64_t kMaxDeviceRows = 4096;
-constexpr int64_t kRowArrays = 6;          // int32 numbers kept of a row
-constexpr int64_t kTileEntries = 2048;     // entries of a one-dimensional output that are made at a time
-constexpr int64_t kPageTileEntries = 1024;  // entries of a page table; each takes a 32-byte block on its way
-constexpr int64_t kChunkRows = 512;        // rows whose inputs are read at a time
+constexpr int64_t kRowArrays = 6;                  // int32 numbers kept of a row
+constexpr int64_t kTileEntries = 2048;             // entries of a one-dimensional output that are made at a time
+constexpr int64_t kPageTileEntries = 1024;         // entries of a page table; each takes a 32-byte block on its way
+constexpr int64_t kChunkRows = 512;                // rows whose inputs are read at a time
 constexpr int64_t kLaneElems = kUbBlockBytes / 4;  // int32 or float32 in a 32-byte block
 constexpr int64_t kMaxRopeDim = 2048;
 
@@ -81,8 +81,8 @@ DSV4_HOST_DEVICE constexpr int64_t faulty_value(int32_t fault, int64_t request, 
 constexpr int64_t kGrainBytes = 16 * 1024;  // output of a block, as far as there are cores
 
 DSV4_HOST_DEVICE constexpr int64_t metadata_bytes(const StepRowsParams& rows, const StepMetadataParams& p) {
-    const int64_t columns = p.swa_columns_pages + p.c4_columns_pages + p.c128_columns_pages +
-                            p.c4_state_columns_pages + p.c128_state_columns_pages;
+    const int64_t columns = p.swa_columns_pages + p.c4_columns_pages + p.c128_columns_pages + p.c4_state_columns_pages +
+                            p.c128_state_columns_pages;
     return 8 * rows.num_tokens + 12 * (p.c4_capacity_groups + p.c128_capacity_groups) +
            4 * rows.num_rows * (4 + columns);
 }
@@ -94,8 +94,8 @@ DSV4_HOST_DEVICE constexpr int64_t slot_bytes(const StepRowsParams& rows, const 
 }
 
 // Longest sequence whose pages fit into every page table; longer ones are bad rows.
-DSV4_HOST_DEVICE constexpr int64_t covered_length(int64_t columns, int64_t row_elems, int64_t ratio,
-                                                  int32_t page_shift, int64_t limit) {
+DSV4_HOST_DEVICE constexpr int64_t covered_length(int64_t columns, int64_t row_elems, int64_t ratio, int32_t page_shift,
+                                                  int64_t limit) {
     return pool_exists(row_elems) ? min_of<int64_t>(limit, (columns << page_shift) * ratio + ratio - 1) : limit;
 }
 

@@ -9,7 +9,7 @@
 namespace dsv4::kernel {
 
 class GroupRope {
- public:
+  public:
     // cos, sin: [max_pos, rope_dim]
     __aicore__ inline GroupRope(StepRows& rows, GM_ADDR cos, GM_ADDR sin, int64_t max_pos, int64_t rope_dim)
         : rows_(rows), max_pos_(max_pos), dim_(static_cast<uint32_t>(rope_dim)) {
@@ -57,7 +57,7 @@ class GroupRope {
         }
     }
 
- private:
+  private:
     // What the tail repeats.
     __aicore__ inline void load_first_rows() {
         for (uint32_t table = 0; table < 2; ++table) {
@@ -111,7 +111,7 @@ class GroupRope {
     LocalTensor<float> tiles_[2];
     int64_t max_pos_;
     uint32_t dim_;
-    uint32_t pitch_;      // elements between two rows in UB
+    uint32_t pitch_;  // elements between two rows in UB
     uint32_t tile_rows_;
 };
 

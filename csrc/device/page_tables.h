@@ -1,5 +1,5 @@
-// Page tables of a step. An entry is the slot of a page's first unit, shifted: MTE2 brings every P-th entry of a request
-// table's row into a 32-byte block of its own, over a fill value; V gathers the first element of each block.
+// Page tables of a step. An entry is the slot of a page's first unit, shifted: MTE2 brings every P-th entry of a
+// request table's row into a 32-byte block of its own, over a fill value; V gathers the first element of each block.
 #pragma once
 
 #include "common/page_spans.h"
@@ -8,7 +8,7 @@
 namespace dsv4::kernel {
 
 class PageTables {
- public:
+  public:
     __aicore__ inline PageTables(StepRows& rows, const StepMetadataParams& p)
         : rows_(rows),
           p_(p),
@@ -52,7 +52,7 @@ class PageTables {
         }
     }
 
- private:
+  private:
     // Entries [first_column, + a tile) of some rows.
     __aicore__ inline void tile(int64_t first_row, uint32_t rows, int64_t first_column) {
         const int64_t columns = min_of<int64_t>(kPageTileEntries, columns_ - first_column);

@@ -18,7 +18,7 @@ struct Piece {
 };
 
 class RowPieces {
- public:
+  public:
     // prefix: int32 [num_rows + 1], entries before each row. area_step: areas start at multiples of it.
     __aicore__ inline void start(const LocalTensor<int32_t>& prefix, int64_t num_rows, const BlockShare& share,
                                  int64_t tile_units, int64_t area_step) {
@@ -71,7 +71,7 @@ class RowPieces {
         return end - piece;
     }
 
- private:
+  private:
     // The last row that starts at `entry` or before.
     __aicore__ inline int32_t find(int64_t entry) const {
         int32_t low = 0;

@@ -7,7 +7,7 @@
 namespace dsv4::kernel {
 
 class RowValues {
- public:
+  public:
     // buffer: room for the values of a chunk as int64.
     __aicore__ inline void init(GM_ADDR values, int64_t num_rows, int32_t is_int64,
                                 const LocalTensor<int32_t>& buffer) {
@@ -31,7 +31,7 @@ class RowValues {
         return is_int64_ ? wide_.GetValue(chunk_row) : static_cast<int64_t>(narrow_.GetValue(chunk_row));
     }
 
- private:
+  private:
     bool is_int64_ = false;
     LocalTensor<int32_t> narrow_;
     LocalTensor<int64_t> wide_;

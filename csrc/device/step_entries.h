@@ -8,7 +8,7 @@
 namespace dsv4::kernel {
 
 class StepEntries {
- public:
+  public:
     __aicore__ inline explicit StepEntries(StepRows& rows) : rows_(rows) {}
 
     // int64 RoPE positions of tokens (ratio 1) or groups. V makes a tile of int32 and widens it.
@@ -71,12 +71,11 @@ class StepEntries {
         }
     }
 
- private:
+  private:
     template <int64_t ratio>
     __aicore__ inline void start(int64_t entries) {
         // Shares meet at multiples of 64 bytes of int32.
-        const BlockShare share =
-            block_share(entries, 2 * kLaneElems, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
+        const BlockShare share = block_share(entries, 2 * kLaneElems, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
         pieces_.start(rows_.prefix(ratio), rows_.params().num_rows, share, kTileEntries, kLaneElems);
     }
 

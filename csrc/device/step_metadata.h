@@ -42,7 +42,6 @@ __aicore__ inline void write_row_vectors(StepRows& rows, const MetadataAddresses
     const uint64_t count = static_cast<uint64_t>(num_rows);
     const uint32_t mine = static_cast<uint32_t>(min_of(share.end, num_rows) - share.begin);
     rows.next_stage();
-    order<AscendC::HardEvent::S_MTE3>();
     store(global<int32_t>(out.cu_seqlens, count + 1)[begin], rows.prefix(1)[begin],
           static_cast<uint32_t>(share.end) - begin);
     if (mine == 0) {
@@ -51,7 +50,6 @@ __aicore__ inline void write_row_vectors(StepRows& rows, const MetadataAddresses
     store(global<int32_t>(out.start_pos, count)[begin], rows.starts()[begin], mine);
     store(global<int32_t>(out.seqused, count)[begin], rows.counts()[begin], mine);
     const LocalTensor<int32_t> kv_lens = rows.scratch();
-    order<AscendC::HardEvent::S_V>();
     AscendC::Add(kv_lens, rows.starts()[begin], rows.counts()[begin], static_cast<int32_t>(mine));
     AscendC::PipeBarrier<PIPE_V>();
     // Only padding has length 0.

@@ -15,7 +15,7 @@ struct StepInputAddresses {
 };
 
 class StepRows {
- public:
+  public:
     __aicore__ inline StepRows(AscendC::TPipe* pipe, const StepInputAddresses& inputs, GM_ADDR error_lanes, int32_t op,
                                const StepRowsParams& p, const StepTotals& limit)
         : p_(p), limit_(limit), errors_(pipe, error_lanes, op) {
@@ -45,7 +45,8 @@ class StepRows {
         keep_totals(static_cast<uint32_t>(p_.num_rows), totals);
     }
 
-    // Call between two stages that use the scratch, and before the first.
+    // Call between two stages that use the scratch, and before the first: what a stage is given from here on starts after
+    // everything before, S's writes to the arrays included.
     __aicore__ inline void next_stage() { AscendC::PipeBarrier<PIPE_ALL>(); }
 
     // A block's part of `count` rows; neighbours store to different 32-byte stretches of row vectors.
@@ -74,7 +75,7 @@ class StepRows {
     __aicore__ inline ErrorLane& errors() { return errors_; }
     __aicore__ inline const StepRowsParams& params() const { return p_; }
 
- private:
+  private:
     __aicore__ inline LocalTensor<int32_t> array(uint32_t index) {
         return array_buffer_.Get<int32_t>()[index * array_elems_];
     }

@@ -108,15 +108,18 @@ def test_rope_rows_past_the_table_are_nan(ascend_sim, blocks):
     assert ascend_sim.take_errors() == [[VERIFY_STEP, POSITION_OUT_OF_RANGE, 3, 124, 0, 0, 0, 0]]
 
 
-def test_large_verify_step(ascend_sim):
+@pytest.mark.parametrize("blocks, dim", [(0, 64), (1, 128)])
+def test_large_verify_step(ascend_sim, blocks, dim):
     """B=64, context 8192, n=4, page 128: equal to the oracle, and close to the bytes that must move."""
-    rows, context, width, dim = 64, 8192, 4, 64
+    rows, context, width = 64, 8192, 4
     lengths = [(i * 997 + 4000) % (context - width) for i in range(rows)]
     lengths[5] = 0
     step = make_step("verify", list(range(rows)), lengths, None, width, page=128, context=context, max_requests=rows)
     cos, sin = rope_tables(context, dim, "cpu")
     requests, lens, _ = step.tensors("cpu")
+    ascend_sim.force_blocks(blocks)
     got = build_verify_step(step.tables, requests, lens, width, cos, sin)
+    ascend_sim.force_blocks(0)
     assert_step_equal(got, expect_step(step, cos, sin, step_page_widths(step.layout, context)))
     assert ascend_sim.take_errors() == []
     (launch,) = ascend_sim.take_counters()
@@ -136,10 +139,27 @@ def test_page_tables_wider_than_a_tile(ascend_sim, page, context):
     assert ascend_sim.take_errors() == []
 
 
-def test_prefill_of_several_tiles(ascend_sim):
-    step = make_step("prefill", [0, 1, 2], [5000, 2600, 7], [3, 100, 7], page=64, context=6000)
+@pytest.mark.parametrize("blocks", [0, 1])
+def test_prefill_of_several_tiles(ascend_sim, blocks):
+    step = make_step("prefill", [0, 1, 2, 3], [11000, 2600, 7, 9001], [3, 100, 7, 2], page=64, context=11000)
+    ascend_sim.force_blocks(blocks)
     got = build(step, "cpu")
-    assert_equal(got, expect(step, columns=page_widths(step.layout, 6000)))
+    ascend_sim.force_blocks(0)
+    assert_equal(got, expect(step, columns=page_widths(step.layout, 11000)))
+    assert ascend_sim.take_errors() == []
+
+
+@pytest.mark.parametrize("form", ["verify", "ragged"])
+def test_bundle_of_several_tiles(ascend_sim, form):
+    rows = 600
+    widths = [8] * rows if form == "verify" else [i % 9 for i in range(rows)]
+    step = make_step(form, [i % 4 for i in range(rows)], [i % 250 for i in range(rows)], widths, 8)
+    requests, lengths, _ = step.tensors("cpu")
+    ascend_sim.force_blocks(1)
+    got = flatten_verify_bundle(step.tables, requests, lengths, step.num_draft_tokens("cpu"))
+    ascend_sim.force_blocks(0)
+    want = verify_bundle(step.rows, step.requests, step.lengths, widths)
+    assert {name: getattr(got, name).tolist() for name in want} == want
     assert ascend_sim.take_errors() == []
 
 

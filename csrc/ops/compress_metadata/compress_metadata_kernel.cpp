@@ -1,6 +1,5 @@
-#include "kernel_operator.h"
-
 #include "device/step_metadata.h"
+#include "kernel_operator.h"
 #include "ops/compress_metadata/compress_metadata_index.h"
 
 // Every block reads the rows and writes an equal share of each output.
@@ -15,10 +14,20 @@ extern "C" __global__ __aicore__ void compress_metadata(
     const dsv4::kernel::StepInputAddresses inputs{requests, lengths, operands};
     const dsv4::kernel::MetadataTableAddresses tables{swa_table, c4_table, c128_table, c4_state_table,
                                                       c128_state_table};
-    const dsv4::kernel::MetadataAddresses out{
-        positions_c4, positions_c128, c4_loc,  c128_loc,       start_pos,     seqused,         cu_seqlens,
-        positions,    kv_lens,        swa_page_table, c4_page_table, c128_page_table, c4_state_page_table,
-        c128_state_page_table};
+    const dsv4::kernel::MetadataAddresses out{positions_c4,
+                                              positions_c128,
+                                              c4_loc,
+                                              c128_loc,
+                                              start_pos,
+                                              seqused,
+                                              cu_seqlens,
+                                              positions,
+                                              kv_lens,
+                                              swa_page_table,
+                                              c4_page_table,
+                                              c128_page_table,
+                                              c4_state_page_table,
+                                              c128_state_page_table};
     const dsv4::StepTotals limit{p.rows.num_tokens, p.metadata.c4_capacity_groups, p.metadata.c128_capacity_groups};
     dsv4::kernel::StepRows rows(&pipe, inputs, error_lanes, dsv4::kErrorOpCompressMetadata, p.rows, limit);
     rows.scan();

@@ -21,24 +21,33 @@ void run(const StepInputs& inputs, const MetadataTables& tables, int64_t page_si
     p.rows.max_seq_len = covered_length(p.metadata, p.rows.max_seq_len);
     // Forms without an operand do not read it.
     const at::Tensor operand = inputs.operand().value_or(inputs.seq_lens);
-    const std::array<at::Tensor, 8> read{tables.swa,      tables.c4,       tables.c128,
-                                         tables.c4_state, tables.c128_state, inputs.req_pool_indices,
-                                         inputs.seq_lens, operand};
-    const std::array<at::Tensor, 14> written{
-        out.positions_c4,  out.positions_c128,      out.c4_loc,         out.c128_loc,      out.start_pos,
-        out.seqused,       out.cu_seqlens,          out.positions,      out.kv_lens,       out.swa_page_table,
-        out.c4_page_table, out.c128_page_table, out.c4_state_page_table, out.c128_state_page_table};
-    npu::launch(kOp,
-                {read[0], read[1], read[2], read[3], read[4], read[5], read[6], read[7], written[0], written[1],
-                 written[2], written[3], written[4], written[5], written[6], written[7], written[8], written[9],
-                 written[10], written[11], written[12], written[13]},
+    const std::array<at::Tensor, 8> read{
+        tables.swa,      tables.c4, tables.c128, tables.c4_state, tables.c128_state, inputs.req_pool_indices,
+        inputs.seq_lens, operand};
+    const std::array<at::Tensor, 14> written{out.positions_c4,
+                                             out.positions_c128,
+                                             out.c4_loc,
+                                             out.c128_loc,
+                                             out.start_pos,
+                                             out.seqused,
+                                             out.cu_seqlens,
+                                             out.positions,
+                                             out.kv_lens,
+                                             out.swa_page_table,
+                                             out.c4_page_table,
+                                             out.c128_page_table,
+                                             out.c4_state_page_table,
+                                             out.c128_state_page_table};
+    npu::launch(kOp, {read[0],    read[1],    read[2],     read[3],     read[4],     read[5],    read[6],    read[7],
+                      written[0], written[1], written[2],  written[3],  written[4],  written[5], written[6], written[7],
+                      written[8], written[9], written[10], written[11], written[12], written[13]},
                 blocks_for(metadata_bytes(p.rows, p.metadata), kGrainBytes, npu::vector_cores(tables.swa)),
-                [p, from = npu::addresses(read), to = npu::addresses(written),
-                 errors = npu::error_lanes(tables.swa)](uint32_t blocks, void* stream) mutable {
-                    return ACLRT_LAUNCH_KERNEL(compress_metadata)(
-                        blocks, stream, from[0], from[1], from[2], from[3], from[4], from[5], from[6], from[7], to[0],
-                        to[1], to[2], to[3], to[4], to[5], to[6], to[7], to[8], to[9], to[10], to[11], to[12], to[13],
-                        errors, &p);
+                [p, from = npu::addresses(read), to = npu::addresses(written), errors = npu::error_lanes(tables.swa)](
+                    uint32_t blocks, void* stream) mutable {
+                    return ACLRT_LAUNCH_KERNEL(compress_metadata)(blocks, stream, from[0], from[1], from[2], from[3],
+                                                                  from[4], from[5], from[6], from[7], to[0], to[1],
+                                                                  to[2], to[3], to[4], to[5], to[6], to[7], to[8],
+                                                                  to[9], to[10], to[11], to[12], to[13], errors, &p);
                 });
 }
 

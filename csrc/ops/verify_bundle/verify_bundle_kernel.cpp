@@ -1,6 +1,5 @@
-#include "kernel_operator.h"
-
 #include "device/step_slots.h"
+#include "kernel_operator.h"
 #include "ops/verify_bundle/verify_bundle_index.h"
 
 // Every block reads the rows and writes an equal share of each output.

@@ -17,9 +17,15 @@ void run(const StepInputs& inputs, const SlotTables& tables, const SlotTensors& 
     check::device_step(kOp, p.rows);
     // The uniform form has no widths to read.
     const at::Tensor widths = inputs.operand().value_or(inputs.seq_lens);
-    const std::array<at::Tensor, 9> read{tables.full,     tables.swa,        tables.c4,
-                                         tables.c128,     tables.c4_state,   tables.c128_state,
-                                         inputs.req_pool_indices, inputs.seq_lens, widths};
+    const std::array<at::Tensor, 9> read{tables.full,
+                                         tables.swa,
+                                         tables.c4,
+                                         tables.c128,
+                                         tables.c4_state,
+                                         tables.c128_state,
+                                         inputs.req_pool_indices,
+                                         inputs.seq_lens,
+                                         widths};
     const std::array<at::Tensor, 6> written{out.out_full_loc, out.out_swa_loc,      out.out_c4_loc,
                                             out.out_c128_loc, out.out_c4_state_loc, out.out_c128_state_loc};
     npu::launch(kOp,
@@ -28,9 +34,9 @@ void run(const StepInputs& inputs, const SlotTables& tables, const SlotTensors& 
                 blocks_for(slot_bytes(p.rows, p.slots), kGrainBytes, npu::vector_cores(tables.full)),
                 [p = p, from = npu::addresses(read), to = npu::addresses(written),
                  errors = npu::error_lanes(tables.full)](uint32_t blocks, void* stream) mutable {
-                    return ACLRT_LAUNCH_KERNEL(verify_bundle)(
-                        blocks, stream, from[0], from[1], from[2], from[3], from[4], from[5], from[6], from[7],
-                        from[8], to[0], to[1], to[2], to[3], to[4], to[5], errors, &p);
+                    return ACLRT_LAUNCH_KERNEL(verify_bundle)(blocks, stream, from[0], from[1], from[2], from[3],
+                                                              from[4], from[5], from[6], from[7], from[8], to[0], to[1],
+                                                              to[2], to[3], to[4], to[5], errors, &p);
                 });
 }
 

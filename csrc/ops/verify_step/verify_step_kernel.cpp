@@ -1,8 +1,7 @@
-#include "kernel_operator.h"
-
 #include "device/group_rope.h"
 #include "device/step_metadata.h"
 #include "device/step_slots.h"
+#include "kernel_operator.h"
 #include "ops/verify_step/verify_step_index.h"
 
 // verify_bundle, compress_metadata and the RoPE rows of the completed groups in one launch: every block reads the rows
@@ -24,10 +23,20 @@ extern "C" __global__ __aicore__ void verify_step(
         {out_full_loc, out_swa_loc, out_c4_loc, out_c128_loc, out_c4_state_loc, out_c128_state_loc}};
     const dsv4::kernel::MetadataTableAddresses tables{swa_table, c4_table, c128_table, c4_state_table,
                                                       c128_state_table};
-    const dsv4::kernel::MetadataAddresses out{
-        positions_c4, positions_c128, c4_loc,         c128_loc,      start_pos,       seqused,             cu_seqlens,
-        positions,    kv_lens,        swa_page_table, c4_page_table, c128_page_table, c4_state_page_table,
-        c128_state_page_table};
+    const dsv4::kernel::MetadataAddresses out{positions_c4,
+                                              positions_c128,
+                                              c4_loc,
+                                              c128_loc,
+                                              start_pos,
+                                              seqused,
+                                              cu_seqlens,
+                                              positions,
+                                              kv_lens,
+                                              swa_page_table,
+                                              c4_page_table,
+                                              c128_page_table,
+                                              c4_state_page_table,
+                                              c128_state_page_table};
     dsv4::StepTotals limit = dsv4::kernel::slot_limit(p.rows, p.slots);
     limit.c4_groups = dsv4::min_of(limit.c4_groups, p.metadata.c4_capacity_groups);
     limit.c128_groups = dsv4::min_of(limit.c128_groups, p.metadata.c128_capacity_groups);

@@ -21,10 +21,17 @@ void run(const StepInputs& inputs, const SlotTables& tables, const RopeTables& r
     p.rows.max_seq_len = covered_length(p.metadata, p.rows.max_seq_len);
     // The uniform form has no widths to read.
     const at::Tensor widths = inputs.operand().value_or(inputs.seq_lens);
-    const std::array<at::Tensor, 11> read{
-        tables.full,       tables.swa,              tables.c4,       tables.c128, tables.c4_state,
-        tables.c128_state, inputs.req_pool_indices, inputs.seq_lens, widths,      rope.cos,
-        rope.sin};
+    const std::array<at::Tensor, 11> read{tables.full,
+                                          tables.swa,
+                                          tables.c4,
+                                          tables.c128,
+                                          tables.c4_state,
+                                          tables.c128_state,
+                                          inputs.req_pool_indices,
+                                          inputs.seq_lens,
+                                          widths,
+                                          rope.cos,
+                                          rope.sin};
     const MetadataTensors& m = metadata;
     const std::array<at::Tensor, 24> written{slots.out_full_loc,
                                              slots.out_swa_loc,
@@ -50,20 +57,19 @@ void run(const StepInputs& inputs, const SlotTables& tables, const RopeTables& r
                                              rows.c4_sin,
                                              rows.c128_cos,
                                              rows.c128_sin};
-    npu::launch(kOp,
-                {read[0],     read[1],     read[2],     read[3],     read[4],     read[5],     read[6],
-                 read[7],     read[8],     read[9],     read[10],    written[0],  written[1],  written[2],
-                 written[3],  written[4],  written[5],  written[6],  written[7],  written[8],  written[9],
-                 written[10], written[11], written[12], written[13], written[14], written[15], written[16],
-                 written[17], written[18], written[19], written[20], written[21], written[22], written[23]},
+    npu::launch(kOp, {read[0],     read[1],     read[2],     read[3],     read[4],     read[5],     read[6],
+                      read[7],     read[8],     read[9],     read[10],    written[0],  written[1],  written[2],
+                      written[3],  written[4],  written[5],  written[6],  written[7],  written[8],  written[9],
+                      written[10], written[11], written[12], written[13], written[14], written[15], written[16],
+                      written[17], written[18], written[19], written[20], written[21], written[22], written[23]},
                 blocks_for(verify_step_bytes(p), kGrainBytes, npu::vector_cores(tables.full)),
-                [p, from = npu::addresses(read), to = npu::addresses(written),
-                 errors = npu::error_lanes(tables.full)](uint32_t blocks, void* stream) mutable {
+                [p, from = npu::addresses(read), to = npu::addresses(written), errors = npu::error_lanes(tables.full)](
+                    uint32_t blocks, void* stream) mutable {
                     return ACLRT_LAUNCH_KERNEL(verify_step)(
-                        blocks, stream, from[0], from[1], from[2], from[3], from[4], from[5], from[6], from[7],
-                        from[8], from[9], from[10], to[0], to[1], to[2], to[3], to[4], to[5], to[6], to[7], to[8],
-                        to[9], to[10], to[11], to[12], to[13], to[14], to[15], to[16], to[17], to[18], to[19], to[20],
-                        to[21], to[22], to[23], errors, &p);
+                        blocks, stream, from[0], from[1], from[2], from[3], from[4], from[5], from[6], from[7], from[8],
+                        from[9], from[10], to[0], to[1], to[2], to[3], to[4], to[5], to[6], to[7], to[8], to[9], to[10],
+                        to[11], to[12], to[13], to[14], to[15], to[16], to[17], to[18], to[19], to[20], to[21], to[22],
+                        to[23], errors, &p);
                 });
 }
 

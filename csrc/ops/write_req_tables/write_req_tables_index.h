@@ -7,12 +7,12 @@
 
 // Arrays are in table order; their length is a number because launch stubs repeat the struct outside its namespace.
 struct WriteReqTablesParams {
-    int64_t row_elems[6];  // stride between two rows of a request table
-    int64_t loc_elems[6];  // entries of the pool's flat slots
-    int64_t columns[6];    // units that a row of the table holds; 0: the pool does not exist
-    int64_t max_requests;                // rows of the request tables
-    int64_t num_rows;                    // B: rows, padding rows included
-    int32_t request_is_int64;            // req_pool_indices is int32 otherwise; likewise the next four
+    int64_t row_elems[6];      // stride between two rows of a request table
+    int64_t loc_elems[6];      // entries of the pool's flat slots
+    int64_t columns[6];        // units that a row of the table holds; 0: the pool does not exist
+    int64_t max_requests;      // rows of the request tables
+    int64_t num_rows;          // B: rows, padding rows included
+    int32_t request_is_int64;  // req_pool_indices is int32 otherwise; likewise the next four
     int32_t start_is_int64;
     int32_t end_is_int64;
     int32_t c4_state_start_is_int64;

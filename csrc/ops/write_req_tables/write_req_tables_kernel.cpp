@@ -1,9 +1,8 @@
-#include "kernel_operator.h"
-
 #include "device/errors.h"
 #include "device/pools.h"
 #include "device/row_pieces.h"
 #include "device/row_values.h"
+#include "kernel_operator.h"
 #include "ops/write_req_tables/write_req_tables_index.h"
 
 namespace dsv4::kernel {
@@ -20,10 +19,10 @@ struct WriteInputs {
     GM_ADDR c128_state_starts;
 };
 
-// Every block sums the rows' units up, then takes an equal share of each pool's flat slots: MTE2 fetches a tile of them,
-// each row's piece at an address of its own, V replaces negative slots, MTE3 writes each piece to its table row.
+// Every block sums the rows' units up, then takes an equal share of each pool's flat slots: MTE2 fetches a tile of
+// them, each row's piece at an address of its own, V replaces negative slots, MTE3 writes each piece to its table row.
 class WriteReqTables {
- public:
+  public:
     __aicore__ inline WriteReqTables(AscendC::TPipe* pipe, const PoolAddresses& tables, const WriteInputs& inputs,
                                      const PoolAddresses& slots, GM_ADDR error_lanes, const WriteReqTablesParams& p)
         : p_(p), tables_(tables), slots_(slots), errors_(pipe, error_lanes, kErrorOpWriteTables) {
@@ -49,7 +48,7 @@ class WriteReqTables {
         errors_.flush();
     }
 
- private:
+  private:
     // Inputs, and the first of the arrays that are kept of all rows.
     static constexpr uint32_t kRequest = 0;
     static constexpr uint32_t kStart = 1;
@@ -79,7 +78,8 @@ class WriteReqTables {
             }
         }
         for (uint32_t total = 0; total < kWriteTotals; ++total) {
-            array(kFirstTotal + total).SetValue(static_cast<uint32_t>(p_.num_rows), static_cast<int32_t>(totals[total]));
+            array(kFirstTotal + total)
+                .SetValue(static_cast<uint32_t>(p_.num_rows), static_cast<int32_t>(totals[total]));
         }
     }
 
@@ -160,8 +160,8 @@ class WriteReqTables {
         const uint32_t row = static_cast<uint32_t>(piece.row);
         const uint32_t start = pool == kC4State ? kC4StateStart : pool == kC128State ? kC128StateStart : kStart;
         const int64_t begin = units_in(array(start).GetValue(row), pool);
-        return tables_.tensor(pool, p_.max_requests * p_.row_elems[pool])
-            [static_cast<uint64_t>(array(kRequest).GetValue(row) * p_.row_elems[pool] + begin + piece.offset)];
+        return tables_.tensor(pool, p_.max_requests * p_.row_elems[pool])[static_cast<uint64_t>(
+            array(kRequest).GetValue(row) * p_.row_elems[pool] + begin + piece.offset)];
     }
 
     const WriteReqTablesParams& p_;
@@ -177,11 +177,13 @@ class WriteReqTables {
 
 }  // namespace dsv4::kernel
 
-extern "C" __global__ __aicore__ void write_req_tables(
-    GM_ADDR full_table, GM_ADDR swa_table, GM_ADDR c4_table, GM_ADDR c128_table, GM_ADDR c4_state_table,
-    GM_ADDR c128_state_table, GM_ADDR requests, GM_ADDR starts, GM_ADDR ends, GM_ADDR c4_state_starts,
-    GM_ADDR c128_state_starts, GM_ADDR full_loc, GM_ADDR swa_loc, GM_ADDR c4_loc, GM_ADDR c128_loc,
-    GM_ADDR c4_state_loc, GM_ADDR c128_state_loc, GM_ADDR error_lanes, WriteReqTablesParams p) {
+extern "C" __global__ __aicore__ void write_req_tables(GM_ADDR full_table, GM_ADDR swa_table, GM_ADDR c4_table,
+                                                       GM_ADDR c128_table, GM_ADDR c4_state_table,
+                                                       GM_ADDR c128_state_table, GM_ADDR requests, GM_ADDR starts,
+                                                       GM_ADDR ends, GM_ADDR c4_state_starts, GM_ADDR c128_state_starts,
+                                                       GM_ADDR full_loc, GM_ADDR swa_loc, GM_ADDR c4_loc,
+                                                       GM_ADDR c128_loc, GM_ADDR c4_state_loc, GM_ADDR c128_state_loc,
+                                                       GM_ADDR error_lanes, WriteReqTablesParams p) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
     AscendC::TPipe pipe;
     const dsv4::kernel::PoolAddresses tables{
