@@ -32,6 +32,20 @@ __aicore__ inline void fill_nan(const AscendC::LocalTensor<T>& tile, int32_t ele
     }
 }
 
+// target[i] = source at byte base + offsets[i], moved as bits: the device gathers integers of every toolkit version.
+// elems < 16384: the count of repeats wraps beyond.
+template <typename T>
+__aicore__ inline void gather_elements(const AscendC::LocalTensor<T>& target, const AscendC::LocalTensor<T>& source,
+                                       const AscendC::LocalTensor<uint32_t>& offsets, uint32_t base, uint32_t elems) {
+    if constexpr (kIsFloat<T>) {
+        AscendC::Gather(target.template ReinterpretCast<uint32_t>(), source.template ReinterpretCast<uint32_t>(),
+                        offsets, base, elems);
+    } else {
+        AscendC::Gather(target.template ReinterpretCast<uint16_t>(), source.template ReinterpretCast<uint16_t>(),
+                        offsets, base, elems);
+    }
+}
+
 // Whether convert() below needs a float32 tile between source and target.
 template <typename in_t, typename out_t>
 inline constexpr bool kConvertsThroughFloat = !kIsFloat<in_t> && !kIsFloat<out_t>;

@@ -34,6 +34,30 @@ __aicore__ inline void load_rows(const LocalTensor<T>& to, const GlobalTensor<T>
                          AscendC::DataCopyPadExtParams<T>{false, 0, 0, T(0)});
 }
 
+// The largest distance in bytes that a copy takes between two rows in global memory.
+constexpr int64_t kMaxGapBytes = 0x7fffffff;
+
+// Whether one copy can move rows whose starts lie stride_elems apart; repeated and very distant rows need one each.
+template <typename T>
+__aicore__ constexpr bool one_copy(uint32_t rows, uint32_t row_elems, int64_t stride_elems) {
+    const int64_t gap_bytes = (stride_elems - row_elems) * static_cast<int64_t>(sizeof(T));
+    return rows > 1 && gap_bytes >= 0 && gap_bytes <= kMaxGapBytes;
+}
+
+// load_rows for any distance between the starts of two rows in global memory.
+template <typename T>
+__aicore__ inline void load_strided_rows(const LocalTensor<T>& to, const GlobalTensor<T>& from, uint32_t rows,
+                                         uint32_t row_elems, int64_t stride_elems, uint32_t pitch_elems) {
+    if (one_copy<T>(rows, row_elems, stride_elems)) {
+        load_rows(to, from, rows, row_elems, static_cast<uint32_t>(stride_elems - row_elems), pitch_elems);
+        return;
+    }
+    for (uint32_t row = 0; row < rows; ++row) {
+        load_rows(to[row * pitch_elems], from[static_cast<uint64_t>(row * stride_elems)], 1, row_elems, 0,
+                  pitch_elems);
+    }
+}
+
 template <typename T>
 __aicore__ inline void load(const LocalTensor<T>& to, const GlobalTensor<T>& from, uint32_t elems) {
     AscendC::DataCopyPad(to, from,
@@ -55,6 +79,23 @@ template <typename T>
 __aicore__ inline void store(const GlobalTensor<T>& to, const LocalTensor<T>& from, uint32_t elems) {
     AscendC::DataCopyPad(to, from,
                          AscendC::DataCopyExtParams{1, elems * static_cast<uint32_t>(sizeof(T)), 0, 0, 0});
+}
+
+// store_rows for any distance between the starts of two rows in global memory; what lies between them is not touched.
+template <typename T>
+__aicore__ inline void store_strided_rows(const GlobalTensor<T>& to, const LocalTensor<T>& from, uint32_t rows,
+                                          uint32_t row_elems, int64_t stride_elems, uint32_t pitch_elems) {
+    const uint32_t bytes = sizeof(T);
+    if (one_copy<T>(rows, row_elems, stride_elems)) {
+        AscendC::DataCopyPad(to, from,
+                             AscendC::DataCopyExtParams{static_cast<uint16_t>(rows), row_elems * bytes,
+                                                        ub_gap_blocks<T>(row_elems, pitch_elems),
+                                                        static_cast<uint32_t>(stride_elems - row_elems) * bytes, 0});
+        return;
+    }
+    for (uint32_t row = 0; row < rows; ++row) {
+        store(to[static_cast<uint64_t>(row * stride_elems)], from[row * pitch_elems], row_elems);
+    }
 }
 
 }  // namespace dsv4::kernel

@@ -5,6 +5,7 @@
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
+#include "common/element_type.h"
 #include "torch/check.h"
 
 namespace dsv4 {
@@ -15,6 +16,11 @@ inline void rope_dtype(const char* op, const char* name, const at::Tensor& tenso
 }
 
 }  // namespace check
+
+// The name that launch parameters use for `dtype`, which check::rope_dtype has accepted.
+inline int32_t element_type(at::ScalarType dtype) {
+    return dtype == at::kFloat ? kFloat32 : dtype == at::kHalf ? kFloat16 : kBFloat16;
+}
 
 // Calls visit with a value of the C++ type of `dtype`, which check::rope_dtype has accepted.
 template <typename Visit>

@@ -46,6 +46,34 @@ def test_pairs_are_interleaved(device):
     assert sin.tolist() == [[2, 2, 4, 4]]
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("max_pos, pairs", [(700, 32), (3, 2050), (40, 1023)])
+def test_tables_of_several_tiles(device, dtype, max_pos, pairs):
+    freqs = make_freqs(max_pos, pairs, device)
+    got = dsv4_npu_ops.build_rope_tables(freqs, dtype)
+    for table, part in zip(got, (freqs.real, freqs.imag), strict=True):
+        assert torch.equal(table.cpu(), part.cpu().repeat_interleave(2, 1).to(dtype))
+
+
+def test_repeated_rows(device):
+    freqs = make_freqs(1, 3, device)
+    got = dsv4_npu_ops.build_rope_tables(freqs.expand(5, 3), torch.float32)
+    want = dsv4_npu_ops.build_rope_tables(freqs, torch.float32)
+    assert all(torch.equal(table, row.expand(5, 6)) for table, row in zip(got, want, strict=True))
+
+
+@pytest.mark.simulated_only
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_simulated_traffic_is_what_must_move(ascend_sim, dtype):
+    cos, _ = dsv4_npu_ops.build_rope_tables(make_freqs(2000, 32, "cpu"), dtype)
+    (counters,) = ascend_sim.take_counters()
+    assert counters["mte2_bytes"] == 2000 * 32 * 8
+    assert counters["mte3_bytes"] == 2 * cos.nbytes
+    # The start of an index vector: 8 elements a block.
+    assert counters["ub_scalar_writes"] + counters["ub_scalar_reads"] <= 8 * counters["blocks"]
+    assert counters["balance"]["most_bytes"] <= 1.1 * counters["balance"]["least_bytes"]
+
+
 def test_lazy_conjugate_is_resolved(device):
     freqs = make_freqs(5, 3, device)
     cos, sin = dsv4_npu_ops.build_rope_tables(freqs.conj(), torch.float32)

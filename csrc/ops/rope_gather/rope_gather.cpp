@@ -19,10 +19,6 @@ void check_output(const char* name, const at::Tensor& out, const at::Tensor& cos
 
 }  // namespace
 
-int32_t element_type(at::ScalarType dtype) {
-    return dtype == at::kFloat ? kFloat32 : dtype == at::kHalf ? kFloat16 : kBFloat16;
-}
-
 RopeGatherParams check_rope_gather(const at::Tensor& cos, const at::Tensor& sin, const at::Tensor& positions,
                                    bool inverse, const at::Tensor& cos_out, const at::Tensor& sin_out) {
     check::dim(kOp, "cos", cos, 2);

@@ -30,7 +30,8 @@ RopeTablesParams check_rope_tables(const at::Tensor& freqs_cis, const at::Tensor
     check_table("cos_out", cos_out, freqs_cis);
     check_table("sin_out", sin_out, freqs_cis);
     check::dtype(kOp, "sin_out", sin_out, {cos_out.scalar_type()});
-    return RopeTablesParams{freqs_cis.size(0), freqs_cis.stride(0), freqs_cis.size(1)};
+    return RopeTablesParams{freqs_cis.size(0), freqs_cis.stride(0), freqs_cis.size(1),
+                            element_type(cos_out.scalar_type()), 0};
 }
 
 std::tuple<at::Tensor, at::Tensor> empty_rope_tables(const at::Tensor& freqs_cis, at::ScalarType dtype) {
