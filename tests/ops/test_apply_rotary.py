@@ -1,5 +1,7 @@
 """In-place rotation against its oracle, complex numbers and transformers."""
 
+import os
+
 import pytest
 import torch
 from hypothesis import given
@@ -9,7 +11,8 @@ from reference import rope as oracle
 import dsv4_npu_ops
 
 TABLE_DTYPES = [torch.float32, torch.float16, torch.bfloat16]
-DTYPES = [*TABLE_DTYPES, torch.float64]
+# A vector core has no float64.
+DTYPES = TABLE_DTYPES if os.environ.get("DSV4_BACKEND") == "ascend-sim" else [*TABLE_DTYPES, torch.float64]
 
 
 def make_rows(tokens, rope_dim, dtype, device, seed=0):
@@ -128,6 +131,72 @@ def test_rotation_equals_transformers_to_the_last_bit(device, dtype):
 
     assert torch.equal(q.cpu(), want[0].transpose(0, 1))
     assert torch.equal(kv.cpu(), want[0].transpose(0, 1)[:, :1])
+
+
+def laid_out(tokens, heads, head_dim, layout, dtype):
+    """Features [T, H, head_dim]; every token's heads together, every head's tokens together, or with gaps."""
+    x = torch.randn(tokens, heads, head_dim, generator=torch.Generator().manual_seed(2)).to(dtype)
+    if layout == "by head":
+        return x.transpose(0, 1).contiguous().transpose(0, 1)
+    if layout == "gaps":
+        return strided(x.shape, dtype, "cpu", 2)[1]
+    return x
+
+
+@pytest.mark.parametrize("layout", ["by token", "by head", "gaps"])
+@pytest.mark.parametrize(
+    "tokens, heads, rope_dim", [(9, 16, 64), (2, 100, 64), (150, 1, 64), (7, 3, 200), (2, 3, 2032)]
+)
+@pytest.mark.parametrize("dtype, table_dtype", [(torch.float32, torch.bfloat16), (torch.bfloat16, torch.float32)])
+def test_rotation_of_several_tiles(device, tokens, heads, rope_dim, layout, dtype, table_dtype):
+    cos, sin = make_rows(tokens, rope_dim, table_dtype, device)
+    q = laid_out(tokens, heads, rope_dim + 5, layout, dtype)
+    pairs = q[..., 5:].float().unflatten(-1, (-1, 2))
+    turned = torch.stack((-pairs[..., 1], pairs[..., 0]), -1).flatten(-2)
+    rotated_part = pairs.flatten(-2) * cos.cpu().float()[:, None] + turned * sin.cpu().float()[:, None]
+    want = torch.cat([q[..., :5], rotated_part.to(dtype)], -1)
+
+    got = q.to(device)
+    dsv4_npu_ops.apply_rotary(got, None, cos, sin)
+
+    assert torch.equal(got.cpu(), want)
+
+
+def test_one_row_for_all_tokens(device):
+    cos, sin = make_rows(1, 8, torch.float16, device)
+    q = torch.randn(6, 2, 8, generator=torch.Generator().manual_seed(3)).to(device)
+    repeated = q.clone()
+    dsv4_npu_ops.apply_rotary(repeated, None, cos.expand(6, 8), sin.expand(6, 8))
+    dsv4_npu_ops.apply_rotary(q, None, cos.repeat(6, 1), sin.repeat(6, 1))
+    assert torch.equal(repeated, q)
+
+
+@pytest.mark.simulated_only
+def test_the_device_refuses_float64():
+    cos, sin = make_rows(2, 4, torch.float32, "cpu")
+    x = torch.ones(2, 4, dtype=torch.float64)
+    for name, operands in (("q", (x, None)), ("kv", (None, x))):
+        with pytest.raises(ValueError, match=f"apply_rotary: {name} has dtype Double, expected Float or Half"):
+            dsv4_npu_ops.apply_rotary(*operands, cos, sin)
+    with pytest.raises(ValueError, match="apply_rotary: cos has 2034 features, expected at most 2032 on this device"):
+        dsv4_npu_ops.apply_rotary(torch.ones(2, 2034), None, *make_rows(2, 2034, torch.float32, "cpu"))
+    assert (x == 1).all()
+
+
+@pytest.mark.simulated_only
+@pytest.mark.parametrize("dtype", TABLE_DTYPES)
+def test_simulated_traffic_is_what_must_move(ascend_sim, dtype):
+    tokens, heads, rope_dim = 256, 16, 64
+    cos, sin = make_rows(tokens, rope_dim, torch.float32, "cpu")
+    q, kv = torch.ones(tokens, heads, 512, dtype=dtype), torch.ones(tokens, 512, dtype=dtype)
+    dsv4_npu_ops.apply_rotary(q, kv, cos, sin)
+    (counters,) = ascend_sim.take_counters()
+    rotated_bytes = tokens * (heads + 1) * rope_dim * q.element_size()
+    assert counters["mte3_bytes"] == rotated_bytes
+    assert counters["mte2_bytes"] + counters["mte3_bytes"] <= 1.25 * (2 * rotated_bytes + 2 * cos.nbytes)
+    # The start of an index vector: 8 elements a block.
+    assert counters["ub_scalar_writes"] + counters["ub_scalar_reads"] <= 8 * counters["blocks"]
+    assert counters["balance"]["most_bytes"] <= 1.1 * counters["balance"]["least_bytes"]
 
 
 def zeros(*shape, **kwargs):

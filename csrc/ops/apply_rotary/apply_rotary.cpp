@@ -32,7 +32,9 @@ RotaryOperand check_operand(const char* name, const at::Tensor& x, const at::Ten
     TORCH_CHECK_VALUE(at::has_internal_overlap(x) != at::MemOverlap::Yes, kOp, ": ", name, " has strides ", x.strides(),
                       ", expected elements that do not share memory");
     const bool has_heads = x.dim() == 3;
-    return RotaryOperand{has_heads ? x.size(1) : 1, x.size(-1), x.stride(0), has_heads ? x.stride(1) : 0};
+    return RotaryOperand{has_heads ? x.size(1) : 1,      x.size(-1),
+                         x.stride(0),                    has_heads ? x.stride(1) : 0,
+                         element_type(x.scalar_type()), 0};
 }
 
 }  // namespace
@@ -60,7 +62,7 @@ ApplyRotaryParams check_apply_rotary(const std::optional<at::Tensor>& q, const s
                              cos.stride(0),
                              sin.stride(0),
                              inverse,
-                             0};
+                             element_type(cos.scalar_type())};
 }
 
 TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {

@@ -1,0 +1,45 @@
+#include <torch/library.h>
+
+#include "ops/apply_rotary/apply_rotary.h"
+#include "torch/launch.h"
+#include "torch/rope_dtype.h"
+
+// Names the parameter struct above without declaring it.
+#include "aclrtlaunch_apply_rotary.h"
+
+namespace dsv4 {
+namespace {
+
+constexpr char kOp[] = "apply_rotary";
+
+// A vector core has no float64.
+void check_device_dtype(const char* name, const std::optional<at::Tensor>& x) {
+    if (x.has_value()) {
+        check::rope_dtype(kOp, name, *x);
+    }
+}
+
+void apply_rotary_npu(const std::optional<at::Tensor>& q, const std::optional<at::Tensor>& kv, const at::Tensor& cos,
+                      const at::Tensor& sin, bool inverse) {
+    const ApplyRotaryParams p = check_apply_rotary(q, kv, cos, sin, inverse);
+    check_device_dtype("q", q);
+    check_device_dtype("kv", kv);
+    TORCH_CHECK_VALUE(p.rope_dim <= kRotaryMaxDim, kOp, ": cos has ", p.rope_dim, " features, expected at most ",
+                      kRotaryMaxDim, " on this device");
+    if (p.num_tokens * (p.q.num_heads + p.kv.num_heads) == 0) {
+        return;
+    }
+    npu::launch(kOp, {cos, sin, q.value_or(cos), kv.value_or(cos)}, apply_rotary_blocks(p, npu::vector_cores(cos)),
+                [p = p, q_features = q.has_value() ? q->data_ptr() : nullptr,
+                 kv_features = kv.has_value() ? kv->data_ptr() : nullptr, cos_rows = cos.data_ptr(),
+                 sin_rows = sin.data_ptr()](uint32_t blocks, void* stream) mutable {
+                    return ACLRT_LAUNCH_KERNEL(apply_rotary)(blocks, stream, q_features, kv_features, cos_rows,
+                                                             sin_rows, &p);
+                });
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(dsv4_npu_ops, DSV4_DEVICE_KEY, m) { m.impl("apply_rotary", &apply_rotary_npu); }
+
+}  // namespace dsv4
