@@ -239,6 +239,21 @@ BAD_ARGUMENTS = [
     (dict(kv_block_table=torch.zeros(1, 3).int()), "kv_block_table has 1 rows, expected at least 2 for num_reqs"),
     (dict(kv_block_table=torch.zeros(2, 3).long()), "kv_block_table has dtype Long, expected Int"),
     (dict(kv_block_table=torch.zeros(2, 6).int()[:, ::2]), "kv_block_table has strides [6, 2], expected elements of"),
+    (dict(num_rows=3), "cos_out has shape [2, 1, 1, 4], expected [rows, 1, 1, D] with at least 3 rows"),
+    (replaced(0, torch.zeros(2, 4)), "cos_out has shape [2, 4], expected [rows, 1, 1, D] with at least 2 rows"),
+    (replaced(0, torch.zeros(2, 1, 1, 5)), "cos_out has shape [2, 1, 1, 5], expected [2, 1, 1, 4]"),
+    (replaced(0, ROWS.half()), "cos_out has dtype Half, expected Float"),
+    (replaced(0, torch.zeros(2, 1, 1, 8)[..., ::2]), "cos_out has strides [8, 8, 8, 2]"),
+    (replaced(1, torch.zeros(3, 1, 1, 4)), "sin_out has shape [3, 1, 1, 4], expected [2, 1, 1, 4]"),
+    (replaced(1, ROWS.half()), "sin_out has dtype Half, expected Float"),
+    (replaced(1, torch.zeros(2, 1, 1, 8)[..., ::2]), "sin_out has strides [8, 8, 8, 2]"),
+    (replaced(2, torch.zeros(2, dtype=torch.int64)), "slot_mapping_out has dtype Long, expected Int"),
+    (replaced(2, torch.zeros(2, 2).int()), "slot_mapping_out has shape [2, 2], expected [2]"),
+    (replaced(2, torch.zeros(4).int()[::2]), "slot_mapping_out has strides [2] for shape [2]"),
+]
+
+# What a device cannot know before it runs.
+BAD_VALUES = [
     (dict(cu_seqlens=torch.tensor([0, 4, 3])), "cu_seqlens[2] is 3, expected at least cu_seqlens[1], which is 4"),
     (
         dict(cu_seqlens=torch.tensor([-(2**63), 2**63 - 1, 2**63 - 1])),
@@ -254,21 +269,12 @@ BAD_ARGUMENTS = [
         dict(kv_block_table=torch.tensor([[1], [2**27]], dtype=torch.int32)),
         "kv_block_table[1, 0] is 134217728, expected slots that fit int32 (kv_block_size is 16)",
     ),
-    (dict(num_rows=3), "cos_out has shape [2, 1, 1, 4], expected [rows, 1, 1, D] with at least 3 rows"),
-    (replaced(0, torch.zeros(2, 4)), "cos_out has shape [2, 4], expected [rows, 1, 1, D] with at least 2 rows"),
-    (replaced(0, torch.zeros(2, 1, 1, 5)), "cos_out has shape [2, 1, 1, 5], expected [2, 1, 1, 4]"),
-    (replaced(0, ROWS.half()), "cos_out has dtype Half, expected Float"),
-    (replaced(0, torch.zeros(2, 1, 1, 8)[..., ::2]), "cos_out has strides [8, 8, 8, 2]"),
-    (replaced(1, torch.zeros(3, 1, 1, 4)), "sin_out has shape [3, 1, 1, 4], expected [2, 1, 1, 4]"),
-    (replaced(1, ROWS.half()), "sin_out has dtype Half, expected Float"),
-    (replaced(1, torch.zeros(2, 1, 1, 8)[..., ::2]), "sin_out has strides [8, 8, 8, 2]"),
-    (replaced(2, torch.zeros(2, dtype=torch.int64)), "slot_mapping_out has dtype Long, expected Int"),
-    (replaced(2, torch.zeros(2, 2).int()), "slot_mapping_out has shape [2, 2], expected [2]"),
-    (replaced(2, torch.zeros(4).int()[::2]), "slot_mapping_out has strides [2] for shape [2]"),
 ]
 
 
-@pytest.mark.parametrize("bad, message", BAD_ARGUMENTS, ids=[message for _, message in BAD_ARGUMENTS])
+@pytest.mark.parametrize(
+    "bad, message", [*BAD_ARGUMENTS, *(pytest.param(*case, marks=pytest.mark.cpu_only) for case in BAD_VALUES)]
+)
 def test_bad_arguments(bad, message):
     arguments = good_arguments() | bad
     before = [tensor.clone() for tensor in arguments["out"]]
@@ -281,6 +287,99 @@ def test_bad_arguments(bad, message):
     if "out" not in bad and "_out" not in message:
         with pytest.raises(ValueError):
             dsv4_npu_ops.compressor_metadata(**arguments)
+
+
+@pytest.mark.simulated_only
+def test_bad_values_bring_no_group_and_an_error_word(ascend_sim):
+    # A request between two good ones that cannot be read; groups are of the outer two.
+    for bad_cu_seqlens, bad_start, code, value in (
+        ([0, 4, 3, 7], 0, 1, 3),
+        ([0, 4, 2**31 + 4, 2**31 + 8], 0, 2, -(2**31) + 4),
+        ([0, 4, 8, 12], 2**31, 3, -(2**31)),
+    ):
+        cos, sin = make_tables(64, 4, torch.float32, "cpu")
+        starts = torch.tensor([4, bad_start, 8])
+        blocks = torch.tensor([[1], [2], [3]], dtype=torch.int32)
+        got = dsv4_npu_ops.compressor_metadata(
+            cos, sin, torch.tensor(bad_cu_seqlens), starts, blocks, 16, FLAT, 4, num_rows=3, num_reqs=3
+        )
+        assert got[2].tolist() == [17, 50, -1]
+        assert torch.equal(got[0][:2, 0, 0], cos[[4, 8]]) and (got[0][2] == 1).all()
+        assert ascend_sim.take_errors() == [[6, code, 1, value, 0, 0, 0, 0]]
+
+
+@pytest.mark.simulated_only
+def test_lost_groups_and_slots_beyond_int32_are_reported(ascend_sim):
+    assert run([0, 8, 16], [0, 0], [[1], [2]], num_rows=3) == [16, 17, 32]
+    assert ascend_sim.take_errors() == [[6, 4, 1, 4, 0, 0, 0, 0]]
+    assert run([0, 4, 8], [0, 0], [[2**27], [2]], num_rows=2) == [-1, 32]
+    assert ascend_sim.take_errors() == [[6, 5, 0, 2**27, 0, 0, 0, 0]]
+    assert run([0, 4], [0], [[2**27]], num_rows=1, slot_format=PAIRS) == [[2**27, 0]]
+    assert ascend_sim.take_errors() == []
+
+
+def many_requests(num_reqs, new_tokens, block_size, ratio):
+    """Requests at different starts, and what the oracle needs of them."""
+    generator = torch.Generator().manual_seed(0)
+    starts = torch.randint(0, 2000, (num_reqs,), generator=generator, dtype=torch.int32)
+    cu_seqlens = torch.arange(0, (num_reqs + 1) * new_tokens, new_tokens, dtype=torch.int32)
+    columns = (2000 + new_tokens) // ratio // block_size + 1
+    blocks = torch.randint(-1, 500, (num_reqs, columns), generator=generator, dtype=torch.int32)
+    groups = ((starts + new_tokens) // ratio - starts // ratio).sum().item()
+    return starts, cu_seqlens, blocks, groups
+
+
+@pytest.mark.parametrize("num_reqs, new_tokens, block_size", [(2100, 4, 32), (3, 900, 1), (40, 100, 12)])
+def test_many_requests(device, num_reqs, new_tokens, block_size):
+    ratio = 4
+    starts, cu_seqlens, blocks, groups = many_requests(num_reqs, new_tokens, block_size, ratio)
+    cos, sin = make_tables(2000, 4, torch.bfloat16, device)
+    rows = groups + 10
+    got = dsv4_npu_ops.compressor_metadata(
+        cos,
+        sin,
+        cu_seqlens.to(device),
+        starts.to(device),
+        blocks.to(device),
+        block_size,
+        FLAT,
+        ratio,
+        rows,
+        num_reqs,
+    )
+    want_cos, want_sin, pairs = oracle.compressor_metadata(
+        cos.float().tolist(),
+        sin.float().tolist(),
+        cu_seqlens.tolist(),
+        starts.tolist(),
+        blocks.tolist(),
+        block_size,
+        ratio,
+        rows,
+        num_reqs,
+    )
+    assert torch.equal(got[0][:, 0, 0].cpu().float(), torch.tensor(want_cos))
+    assert torch.equal(got[1][:, 0, 0].cpu().float(), torch.tensor(want_sin))
+    assert got[2].tolist() == list(oracle.flat(pairs, block_size))
+
+
+@pytest.mark.simulated_only
+@pytest.mark.parametrize("num_reqs, new_tokens", [(64, 4), (1024, 4), (32, 1024)])
+def test_simulated_cost(ascend_sim, num_reqs, new_tokens):
+    starts, cu_seqlens, blocks, groups = many_requests(num_reqs, new_tokens, 32, 4)
+    blocks.clamp_(min=0)
+    cos, sin = make_tables(4096, 64, torch.bfloat16, "cpu")
+    got = dsv4_npu_ops.compressor_metadata(cos, sin, cu_seqlens, starts, blocks, 32, FLAT, 4, groups, num_reqs)
+    (counters,) = ascend_sim.take_counters()
+    output_bytes = sum(tensor.nbytes for tensor in got)
+    own_copies = counters["blocks"] * (cu_seqlens.nbytes + starts.nbytes)
+    block_entries = 4 * (groups // 32 + 2 * num_reqs + counters["blocks"])
+    assert counters["mte3_bytes"] == output_bytes
+    assert counters["mte2_bytes"] - own_copies <= 1.25 * (2 * cos[0].nbytes * groups + block_entries)
+    elements = sum(tensor.numel() for tensor in got)
+    scalars = counters["ub_scalar_reads"] + counters["ub_scalar_writes"]
+    assert scalars <= 0.1 * elements + 4 * num_reqs * counters["blocks"]
+    assert counters["gm_scalar_reads"] == counters["gm_scalar_writes"] == 0
 
 
 def test_a_flat_mapping_does_not_fit_pairs():

@@ -85,6 +85,7 @@ CompressorMetadataParams check_compressor_metadata(const CompressorMetadataInput
     p.pairs = pairs;
     p.cu_seqlens_is_int64 = in.cu_seqlens.scalar_type() == at::kLong;
     p.start_pos_is_int64 = in.start_pos.scalar_type() == at::kLong;
+    p.table_type = element_type(in.rope_cos.scalar_type());
     return p;
 }
 

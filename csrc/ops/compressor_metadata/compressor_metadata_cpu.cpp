@@ -49,7 +49,7 @@ void check_flat_slots(const Request& request, int64_t index, const CompressorMet
     const int64_t columns = min_of(block_column(last, p) + 1, p.block_columns);
     for (int64_t column = block_column(request.groups.first, p); column < columns; ++column) {
         const int64_t block = request.blocks[column];
-        TORCH_CHECK_VALUE(flat_slot(block, p.block_size - 1, p) <= kInt32Max, kOp, ": kv_block_table[", index, ", ",
+        TORCH_CHECK_VALUE(block_fits(block, p), kOp, ": kv_block_table[", index, ", ",
                           column, "] is ", block, ", expected slots that fit int32 (kv_block_size is ", p.block_size,
                           ")");
     }

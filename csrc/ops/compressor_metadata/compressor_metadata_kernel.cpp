@@ -1,0 +1,359 @@
+#include "kernel_operator.h"
+
+#include "device/errors.h"
+#include "device/memory.h"
+#include "device/pipes.h"
+#include "ops/compressor_metadata/compressor_metadata_index.h"
+
+namespace dsv4::kernel {
+
+using AscendC::HardEvent;
+using AscendC::TBuf;
+using AscendC::TPosition;
+
+struct CompressorMetadataInputs {
+    GM_ADDR cos;
+    GM_ADDR sin;
+    GM_ADDR cu_seqlens;
+    GM_ADDR start_pos;
+    GM_ADDR block_table;
+};
+
+struct CompressorMetadataOutputs {
+    GM_ADDR cos;
+    GM_ADDR sin;
+    GM_ADDR slots;
+};
+
+// Walks the requests in order: the groups of each, and the output row of the first one.
+class RequestWalk {
+  public:
+    __aicore__ inline RequestWalk(AscendC::TPipe* pipe, GM_ADDR cu_seqlens, GM_ADDR start_pos,
+                                  const CompressorMetadataParams& p, ErrorLane* errors)
+        : p_(p), cu_seqlens_(cu_seqlens), start_pos_(start_pos), errors_(errors) {
+        pipe->InitBuffer(buffer_, kRequestChunkBytes);
+    }
+
+    // Where a walk stands.
+    struct Place {
+        int64_t request;
+        int64_t row;
+        CompletedGroups groups;
+    };
+
+    __aicore__ inline Place first() { return Place{0, 0, groups_of(0)}; }
+
+    __aicore__ inline bool done(const Place& place) const { return place.request >= p_.num_reqs; }
+
+    __aicore__ inline void advance(Place* place) {
+        place->row += place->groups.count;
+        ++place->request;
+        place->groups = groups_of(place->request);
+    }
+
+  private:
+    __aicore__ inline CompletedGroups groups_of(int64_t request) {
+        if (request >= p_.num_reqs) {
+            return CompletedGroups{0, 0};
+        }
+        if (request < chunk_begin_ || request >= chunk_end_) {
+            load_chunk(request);
+        }
+        const uint32_t index = static_cast<uint32_t>(request - chunk_begin_);
+        const int64_t begin = index == last_index_ ? last_end_ : entry(kCuSeqlens, p_.cu_seqlens_is_int64, index);
+        const int64_t end = entry(kCuSeqlens, p_.cu_seqlens_is_int64, index + 1);
+        const int64_t start = entry(kStartPos, p_.start_pos_is_int64, index);
+        last_index_ = index + 1;
+        last_end_ = end;
+        const int32_t fault = request_fault(begin, end, start);
+        if (fault != kRequestValid) {
+            errors_->report(fault, request, fault == kStartTooLarge ? start : end);
+            return CompletedGroups{0, 0};
+        }
+        return completed_groups(start, end - begin, p_.ratio);
+    }
+
+    __aicore__ inline void load_chunk(int64_t request) {
+        chunk_begin_ = request / kRequestChunk * kRequestChunk;
+        chunk_end_ = min_of<int64_t>(chunk_begin_ + kRequestChunk, p_.num_reqs);
+        last_index_ = kNoIndex;
+        const uint32_t count = static_cast<uint32_t>(chunk_end_ - chunk_begin_);
+        order<HardEvent::S_MTE2>();
+        load_entries(kCuSeqlens, cu_seqlens_, p_.cu_seqlens_is_int64, count + 1);
+        load_entries(kStartPos, start_pos_, p_.start_pos_is_int64, count);
+        order<HardEvent::MTE2_S>();
+    }
+
+    __aicore__ inline void load_entries(uint32_t where, GM_ADDR from, int32_t is_int64, uint32_t count) {
+        const LocalTensor<int64_t> to = buffer_.Get<int64_t>()[where];
+        const uint64_t end = static_cast<uint64_t>(chunk_begin_) + count;
+        if (is_int64 != 0) {
+            load(to, global<int64_t>(from, end)[static_cast<uint64_t>(chunk_begin_)], count);
+        } else {
+            load(to.ReinterpretCast<int32_t>(), global<int32_t>(from, end)[static_cast<uint64_t>(chunk_begin_)], count);
+        }
+    }
+
+    __aicore__ inline int64_t entry(uint32_t where, int32_t is_int64, uint32_t index) {
+        const LocalTensor<int64_t> entries = buffer_.Get<int64_t>()[where];
+        return is_int64 != 0 ? entries.GetValue(index)
+                             : static_cast<int64_t>(entries.ReinterpretCast<int32_t>().GetValue(index));
+    }
+
+    // Where a chunk's entries begin in the buffer, in int64.
+    static constexpr uint32_t kCuSeqlens = 0;
+    static constexpr uint32_t kStartPos = static_cast<uint32_t>(kRequestChunk) + 8;
+    static constexpr uint32_t kNoIndex = 0xffffffffu;
+
+    const CompressorMetadataParams& p_;
+    GM_ADDR cu_seqlens_;
+    GM_ADDR start_pos_;
+    ErrorLane* errors_;
+    TBuf<TPosition::VECCALC> buffer_;
+    int64_t chunk_begin_ = 0;
+    int64_t chunk_end_ = 0;
+    // The end of the request read last begins the next one.
+    uint32_t last_index_ = kNoIndex;
+    int64_t last_end_ = 0;
+};
+
+// Each block writes a share of the output rows, in tiles. Table rows are moved as bits: word_t is an unsigned integer
+// of the tables' width.
+template <typename word_t>
+class CompressorMetadata {
+  public:
+    __aicore__ inline CompressorMetadata(AscendC::TPipe* pipe, const CompressorMetadataInputs& in,
+                                         const CompressorMetadataOutputs& out, GM_ADDR error_lanes,
+                                         const CompressorMetadataParams& p)
+        : p_(p),
+          errors_(pipe, error_lanes, kErrorOpCompressorMetadata),
+          walk_(pipe, in.cu_seqlens, in.start_pos, p, &errors_) {
+        dim_ = static_cast<uint32_t>(p.rope_dim);
+        pitch_ = static_cast<uint32_t>(compressor_pitch_elems(p));
+        tile_rows_ = static_cast<uint32_t>(compressor_tile_rows(p));
+        groups_in_tables_ = ceil_div(p.max_pos, p.ratio);
+        const uint64_t table_elems = static_cast<uint64_t>(p.max_pos * p.rope_dim);
+        const uint64_t output_elems = static_cast<uint64_t>(p.num_rows * p.rope_dim);
+        tables_[0] = global<word_t>(in.cos, table_elems);
+        tables_[1] = global<word_t>(in.sin, table_elems);
+        outputs_[0] = global<word_t>(out.cos, output_elems);
+        outputs_[1] = global<word_t>(out.sin, output_elems);
+        slots_ = global<int32_t>(out.slots, static_cast<uint64_t>(slot_mapping_offset_elems(p.num_rows, p)));
+        block_table_ = global<int32_t>(
+            in.block_table,
+            static_cast<uint64_t>(p.num_reqs > 0 ? block_entry_offset_elems(p.num_reqs - 1, p.block_columns, p) : 0));
+        pipe->InitBuffer(row_buffer_, max_of<uint32_t>(1, 2 * tile_rows_ * pitch_ * sizeof(word_t)));
+        pipe->InitBuffer(slot_buffer_, 2 * tile_rows_ * sizeof(int32_t));
+        pipe->InitBuffer(column_buffer_, kColumnsPerRow * tile_rows_ * sizeof(int32_t));
+    }
+
+    __aicore__ inline void run() {
+        const int64_t blocks = AscendC::GetBlockNum();
+        const BlockShare share = block_share(p_.num_rows, kShareRows, AscendC::GetBlockIdx(), blocks);
+        place_ = walk_.first();
+        while (!walk_.done(place_) && place_.row + place_.groups.count <= share.begin) {
+            walk_.advance(&place_);
+        }
+        for (int64_t row = share.begin; row < share.end; row += tile_rows_) {
+            tile(row, min_of<int64_t>(row + tile_rows_, share.end));
+        }
+        if (AscendC::GetBlockIdx() == blocks - 1) {
+            report_lost_groups();
+        }
+        errors_.flush();
+    }
+
+  private:
+    // Shares are cut at multiples of it: 32 bytes of flat slots.
+    static constexpr int64_t kShareRows = 8;
+
+    __aicore__ inline void tile(int64_t begin, int64_t end) {
+        // The block table entries that S has read, and the tile that MTE3 stores, are free again.
+        order<HardEvent::S_MTE2>();
+        order<HardEvent::MTE3_MTE2>();
+        order<HardEvent::MTE3_V>();
+        order<HardEvent::MTE3_S>();
+        visit_runs<true>(begin, end);
+        order<HardEvent::MTE2_S>();
+        visit_runs<false>(begin, end);
+        order<HardEvent::S_MTE3>();
+        order<HardEvent::MTE2_MTE3>();
+        order<HardEvent::V_MTE3>();
+        const uint32_t rows = static_cast<uint32_t>(end - begin);
+        for (uint32_t table = 0; table < 2 && dim_ > 0; ++table) {
+            store_rows(outputs_[table][static_cast<uint64_t>(begin * p_.rope_dim)], row_tile(table, 0), rows, dim_,
+                       pitch_);
+        }
+        store(slots_[static_cast<uint64_t>(slot_mapping_offset_elems(begin, p_))], slot_buffer_.Get<int32_t>(),
+              static_cast<uint32_t>(slot_mapping_offset_elems(rows, p_)));
+    }
+
+    // Visits the requests of the rows [begin, end) once to fetch their blocks, all with one wait, and once to write the
+    // rows.
+    template <bool fetch>
+    __aicore__ inline void visit_runs(int64_t begin, int64_t end) {
+        RequestWalk::Place place = place_;
+        uint32_t columns_begin = 0;
+        int64_t row = begin;
+        while (!walk_.done(place) && place.row < end) {
+            const GroupRun run = groups_in_rows(place.groups, place.row, begin, end);
+            if (run.count > 0) {
+                const uint32_t columns = static_cast<uint32_t>(block_columns_of(run, p_));
+                if constexpr (fetch) {
+                    fetch_blocks(place.request, run, columns_begin, columns);
+                } else {
+                    write_run(place.request, run, columns_begin, static_cast<uint32_t>(run.row - begin));
+                }
+                columns_begin += round_up<uint32_t>(columns, kUbBlockBytes / sizeof(int32_t));
+                row = run.row + run.count;
+            }
+            if (place.row + place.groups.count > end) {
+                break;  // the next tile begins within this request
+            }
+            walk_.advance(&place);
+        }
+        if constexpr (!fetch) {
+            write_dummies(static_cast<uint32_t>(row - begin), static_cast<uint32_t>(end - row));
+            place_ = place;
+        }
+    }
+
+    __aicore__ inline void fetch_blocks(int64_t request, const GroupRun& run, uint32_t columns_begin,
+                                        uint32_t columns) {
+        if (columns > 0) {
+            load(column_buffer_.Get<int32_t>()[columns_begin],
+                 block_table_[static_cast<uint64_t>(
+                     block_entry_offset_elems(request, block_column(run.first, p_), p_))],
+                 columns);
+        }
+    }
+
+    // Writes the rows of a run from tile row `tile_row` on. Table rows of neighbouring groups are fetched with one
+    // copy, whatever blocks they lie in.
+    __aicore__ inline void write_run(int64_t request, const GroupRun& run, uint32_t columns_begin, uint32_t tile_row) {
+        const LocalTensor<int32_t> columns = column_buffer_.Get<int32_t>();
+        const int64_t first_column = block_column(run.first, p_);
+        const int64_t end = run.first + run.count;
+        const int64_t last_in_tables = min_of(end, groups_in_tables_);
+        int64_t fetched = run.first;  // groups before it have their rows
+        for (int64_t group = run.first; group < end;) {
+            const int64_t column = block_column(group, p_);
+            const int64_t column_end = min_of(end, (column + 1) * p_.block_size);
+            int64_t block = kDummyBlock;
+            if (column < p_.block_columns) {
+                block = columns.GetValue(columns_begin + static_cast<uint32_t>(column - first_column));
+            }
+            if (!block_fits(block, p_)) {
+                errors_.report(kSlotTooLarge, request, block);
+                block = kDummyBlock;
+            }
+            const int64_t placed_end = block >= 0 ? max_of(group, min_of(column_end, last_in_tables)) : group;
+            for (int64_t placed = group; placed < placed_end; ++placed) {
+                write_slot(tile_row + static_cast<uint32_t>(placed - run.first), block, block_offset(placed, p_));
+            }
+            if (placed_end < column_end) {
+                fetch_rows(run, fetched, placed_end, tile_row);
+                write_dummies(tile_row + static_cast<uint32_t>(placed_end - run.first),
+                              static_cast<uint32_t>(column_end - placed_end));
+                fetched = column_end;
+            }
+            group = column_end;
+        }
+        fetch_rows(run, fetched, end, tile_row);
+    }
+
+    // Table rows of the groups [begin, end) of a run.
+    __aicore__ inline void fetch_rows(const GroupRun& run, int64_t begin, int64_t end, uint32_t tile_row) {
+        for (uint32_t table = 0; table < 2 && dim_ > 0 && begin < end; ++table) {
+            load_strided_rows(row_tile(table, tile_row + static_cast<uint32_t>(begin - run.first)),
+                              tables_[table][static_cast<uint64_t>(group_position(begin, p_.ratio) * p_.rope_dim)],
+                              static_cast<uint32_t>(end - begin), dim_, p_.ratio * p_.rope_dim, pitch_);
+        }
+    }
+
+    __aicore__ inline void write_dummies(uint32_t tile_row, uint32_t rows) {
+        if (rows == 0) {
+            return;
+        }
+        for (uint32_t row = 0; row < rows; ++row) {
+            write_slot(tile_row + row, kDummyBlock, dummy_offset(p_));
+        }
+        if (dim_ > 0) {
+            const int32_t elems = static_cast<int32_t>(rows * pitch_);
+            AscendC::Duplicate(row_tile(0, tile_row), one(), elems);
+            AscendC::Duplicate(row_tile(1, tile_row), word_t{0}, elems);
+        }
+    }
+
+    __aicore__ inline void write_slot(uint32_t tile_row, int64_t block, int64_t offset) {
+        const LocalTensor<int32_t> slots = slot_buffer_.Get<int32_t>();
+        if (p_.pairs != 0) {
+            slots.SetValue(2 * tile_row, static_cast<int32_t>(block));
+            slots.SetValue(2 * tile_row + 1, static_cast<int32_t>(offset));
+        } else {
+            slots.SetValue(tile_row, static_cast<int32_t>(flat_slot(block, offset, p_)));
+        }
+    }
+
+    // 1.0 as bits of the tables' type.
+    __aicore__ inline word_t one() const {
+        if constexpr (sizeof(word_t) == sizeof(uint32_t)) {
+            return 0x3f800000u;
+        } else {
+            return p_.table_type == kFloat16 ? 0x3c00u : 0x3f80u;
+        }
+    }
+
+    // The last block has seen every group that has a row; the rest of the walk finds those that have none.
+    __aicore__ inline void report_lost_groups() {
+        while (!walk_.done(place_)) {
+            if (place_.row + place_.groups.count > p_.num_rows) {
+                errors_.report(kTooManyGroups, place_.request, place_.row + place_.groups.count);
+                return;
+            }
+            walk_.advance(&place_);
+        }
+    }
+
+    __aicore__ inline LocalTensor<word_t> row_tile(uint32_t table, uint32_t row) {
+        return row_buffer_.template Get<word_t>()[(table * tile_rows_ + row) * pitch_];
+    }
+
+    const CompressorMetadataParams& p_;
+    ErrorLane errors_;
+    RequestWalk walk_;
+    RequestWalk::Place place_;  // the request of the next tile's first row, or an earlier one without rows of its own
+    GlobalTensor<word_t> tables_[2];
+    GlobalTensor<word_t> outputs_[2];
+    GlobalTensor<int32_t> slots_;
+    GlobalTensor<int32_t> block_table_;
+    TBuf<TPosition::VECCALC> row_buffer_, slot_buffer_, column_buffer_;
+    int64_t groups_in_tables_;
+    uint32_t dim_;    // D
+    uint32_t pitch_;  // elements between two rows of a tile
+    uint32_t tile_rows_;
+};
+
+template <typename word_t>
+__aicore__ inline void run_compressor_metadata(const CompressorMetadataInputs& in, const CompressorMetadataOutputs& out,
+                                               GM_ADDR error_lanes, const CompressorMetadataParams& p) {
+    AscendC::TPipe pipe;
+    CompressorMetadata<word_t> op(&pipe, in, out, error_lanes, p);
+    op.run();
+}
+
+}  // namespace dsv4::kernel
+
+extern "C" __global__ __aicore__ void compressor_metadata(GM_ADDR cos, GM_ADDR sin, GM_ADDR cu_seqlens,
+                                                          GM_ADDR start_pos, GM_ADDR block_table, GM_ADDR cos_out,
+                                                          GM_ADDR sin_out, GM_ADDR slots_out, GM_ADDR error_lanes,
+                                                          CompressorMetadataParams p) {
+    KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+    const dsv4::kernel::CompressorMetadataInputs in{cos, sin, cu_seqlens, start_pos, block_table};
+    const dsv4::kernel::CompressorMetadataOutputs out{cos_out, sin_out, slots_out};
+    if (p.table_type == dsv4::kFloat32) {
+        dsv4::kernel::run_compressor_metadata<uint32_t>(in, out, error_lanes, p);
+    } else {
+        dsv4::kernel::run_compressor_metadata<uint16_t>(in, out, error_lanes, p);
+    }
+}
