@@ -54,11 +54,11 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
 
 
 def device_headers(kernel: Path) -> set[Path]:
-    """Headers of csrc/device that the kernel includes, directly or not."""
+    """Headers of device code that the kernel includes, directly or not."""
     found: set[Path] = set()
     waiting = [kernel]
     while waiting:
-        for name in re.findall(r'#include "(device/[^"]+)"', waiting.pop().read_text()):
+        for name in re.findall(r'#include "((?:device|ops)/[^"]+(?<!_index)\.h)"', waiting.pop().read_text()):
             header = CSRC / name
             if header not in found:
                 found.add(header)
