@@ -82,9 +82,9 @@ class PageTables {
 
     // What stands where no page is named. Shifting keeps both fill values.
     __aicore__ inline void fill(int64_t first_row, uint32_t rows, int64_t first_column) {
+        const int32_t filler = is_state_pool(pool_) ? kSkipPage : kNoPage;
         AscendC::PipeBarrier<PIPE_V>();
-        AscendC::Duplicate(blocks_, is_state_pool(pool_) ? kSkipPage : kNoPage,
-                           static_cast<int32_t>(rows * pitch_ * kLaneElems));
+        AscendC::Duplicate(blocks_, filler, static_cast<int32_t>(rows * pitch_ * kLaneElems));
         if (pool_ != kSwa || first_column != 0) {
             return;
         }
@@ -92,7 +92,7 @@ class PageTables {
         for (uint32_t i = 0; i < rows; ++i) {
             // Attention takes a row whose first entry is -1 for a broken one; padding gets the reserved page instead.
             if (is_padding(rows_.row(first_row + i))) {
-                AscendC::Duplicate(block(i, 0), kSkipPage, static_cast<int32_t>(kLaneElems));
+                AscendC::Duplicate(block(i, 0), int32_t{kSkipPage}, static_cast<int32_t>(kLaneElems));
             }
         }
     }
