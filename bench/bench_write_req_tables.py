@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-import torch
 from harness import Case
 from torch_step import POOLS, RATIO, committed_lengths, filled_tables, flatten_bundle
 
