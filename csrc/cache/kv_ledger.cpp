@@ -45,6 +45,7 @@ KVLedger::Extension KVLedger::alloc_decode(const IntList& requests, const IntLis
                           ", expected at least 1 (the new token counts)");
         prefix_lens[row] = seq_lens[row] - 1;
     }
+    check_same_size("alloc_decode", "seq_lens", seq_lens, requests);
     return extend(ExtendRules{"alloc_decode", false, false}, requests, prefix_lens, seq_lens);
 }
 
@@ -63,7 +64,7 @@ KVLedger::Extension KVLedger::extend(const ExtendRules& rules, const IntList& re
     if (lacking >= 0) {
         return Extension{{}, {}, lacking, plan.pages_needed(lacking)};
     }
-    commit(plan, requests, seq_lens);
+    pending_ = PendingExtension{plan.segments(), plan.queues(), requests, seq_lens};
     return Extension{plan.take_segments(), plan.num_slots(), -1, 0};
 }
 
@@ -104,26 +105,29 @@ void KVLedger::check_extend_row(const ExtendRules& rules, const ExtendRow& row) 
                       ", the allocated length of request ", row.request);
 }
 
-void KVLedger::commit(const ExtendPlan& plan, const IntList& requests, const IntList& seq_lens) {
+void KVLedger::commit_extension() {
     using Kind = JournalEntry::Kind;
-    queues_ = plan.queues();
-    for (size_t i = 0; i < requests.size(); ++i) {
-        RequestState& state = states_[requests[i]];
+    const PendingExtension extension = std::exchange(pending_, {});
+    queues_ = extension.queues;
+    for (size_t i = 0; i < extension.requests.size(); ++i) {
+        const int64_t request = extension.requests[i];
+        const int64_t seq_len = extension.seq_lens[i];
+        RequestState& state = states_[request];
         if (!state.live) {
             state.live = true;
             state.incarnation = ++num_started_;
             if (journal_.recording()) {
-                journal_.record(JournalEntry{Kind::kStarted, requests[i], state.incarnation, 0, 0, {}});
+                journal_.record(JournalEntry{Kind::kStarted, request, state.incarnation, 0, 0, {}});
             }
         }
-        if (seq_lens[i] > state.allocated_len) {
+        if (seq_len > state.allocated_len) {
             if (journal_.recording()) {
-                journal_.record(JournalEntry{Kind::kGrew, requests[i], state.incarnation, state.allocated_len, 0, {}});
+                journal_.record(JournalEntry{Kind::kGrew, request, state.incarnation, state.allocated_len, 0, {}});
             }
-            state.allocated_len = seq_lens[i];
+            state.allocated_len = seq_len;
         }
     }
-    for (const ReserveSegment& segment : plan.segments()) {
+    for (const ReserveSegment& segment : extension.segments) {
         if (segment.source == kKeepSlots) {
             continue;
         }

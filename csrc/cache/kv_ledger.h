@@ -3,6 +3,8 @@
 #pragma once
 
 #include <array>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "cache/backup_journal.h"
@@ -31,12 +33,18 @@ class KVLedger {
     Extension alloc_extend(const IntList& requests, const IntList& prefix_lens, const IntList& seq_lens);
     Extension reserve_extend(const IntList& requests, const IntList& prefix_lens, const IntList& seq_lens);
     Extension alloc_decode(const IntList& requests, const IntList& seq_lens);
+    // Enters the last extension into the books. The caller first carries out its segments: until then nothing changed.
+    void commit_extension();
 
+    // These change the books at once; undo_release() takes back the last of them when its segments could not be
+    // carried out.
     ReleaseSegments evict(const IntList& requests, const IntList& committed_lens);
     ReleaseSegments free(const IntList& requests);
 
     int64_t backup_state() { return journal_.open(); }
     ReleaseSegments restore_state(int64_t backup);
+    void undo_release();
+
     void discard_state(int64_t backup);
 
     int64_t available_pages(int64_t pool) const;
@@ -55,11 +63,26 @@ class KVLedger {
     void check_same_size(const char* op, const char* name, const IntList& values, const IntList& requests) const;
     void check_live(const char* op, size_t index, int64_t request) const;
     void check_extend_row(const ExtendRules& rules, const ExtendRow& row) const;
-    void commit(const ExtendPlan& plan, const IntList& requests, const IntList& seq_lens);
+    void begin_release();
+    void remember(int64_t request);
     void release_to_back(ReleaseSegments& segments, int32_t pool, int64_t request, UnitRange range);
     bool still_runs(const JournalEntry& entry) const;
     int64_t count_restored_pages(const JournalEntry& entry) const;
     int64_t release_to_front(ReleaseSegments& segments, const JournalEntry& entry, int64_t ring_position);
+
+    struct PendingExtension {
+        std::vector<ReserveSegment> segments;
+        std::array<FreeQueue, kNumPools> queues;  // once the pages are taken
+        IntList requests;
+        IntList seq_lens;  // raw tokens
+    };
+
+    // What the last release changed, as it was before.
+    struct ReleaseUndo {
+        std::array<FreeQueue, kNumPools> queues;
+        std::vector<std::pair<int64_t, RequestState>> states;  // request, state
+        std::optional<BackupJournal> journal;
+    };
 
     CacheGeometry geometry_;
     std::array<FreeQueue, kNumPools> queues_;
@@ -68,6 +91,8 @@ class KVLedger {
     int64_t num_calls_ = 0;
     int64_t num_started_ = 0;
     BackupJournal journal_;
+    PendingExtension pending_;
+    ReleaseUndo undo_;
 };
 
 }  // namespace dsv4

@@ -58,6 +58,8 @@ TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {
              [](const Self& self, const IntList& requests, const IntList& seq_lens) {
                  return self->result(self->ledger.alloc_decode(requests, seq_lens));
              })
+        .def("commit_extension", [](const Self& self) { self->ledger.commit_extension(); })
+        .def("undo_release", [](const Self& self) { self->ledger.undo_release(); })
         .def("evict",
              [](const Self& self, const IntList& requests, const IntList& committed_lens) {
                  return to_tensor(self->ledger.evict(requests, committed_lens));

@@ -48,14 +48,20 @@ ReleaseSegments KVLedger::evict(const IntList& requests, const IntList& committe
                           ", the allocated length of request ", requests[i]);
     }
     ReleaseSegments segments;
+    begin_release();
     for (size_t i = 0; i < requests.size(); ++i) {
         RequestState& state = states_[requests[i]];
+        bool remembered = false;
         for (int32_t pool = 0; pool < kNumPools; ++pool) {
             if (!is_windowed_pool(pool)) {
                 continue;
             }
             const int64_t start = window_start(committed_lens[i], pool, geometry_.sliding_window, geometry_.page_shift);
             if (start > state.evicted_before[pool]) {
+                if (!remembered) {
+                    remember(requests[i]);
+                    remembered = true;
+                }
                 release_to_back(segments, pool, requests[i], UnitRange{state.evicted_before[pool], start});
                 state.evicted_before[pool] = start;
             }
@@ -70,7 +76,9 @@ ReleaseSegments KVLedger::free(const IntList& requests) {
         check_live("free", i, requests[i]);
     }
     ReleaseSegments segments;
+    begin_release();
     for (const int64_t request : requests) {
+        remember(request);
         for (int32_t pool = 0; pool < kNumPools; ++pool) {
             release_to_back(segments, pool, request, kEverything);
         }
@@ -81,7 +89,12 @@ ReleaseSegments KVLedger::free(const IntList& requests) {
 
 ReleaseSegments KVLedger::restore_state(int64_t backup) {
     journal_.check_innermost("restore_state", backup);
+    begin_release();
+    undo_.journal = journal_;
     const std::vector<JournalEntry> entries = journal_.take_innermost();
+    for (const JournalEntry& entry : entries) {
+        remember(entry.request);
+    }
     std::array<int64_t, kNumPools> pages = {};
     for (const JournalEntry& entry : entries) {
         pages[entry.pool] += count_restored_pages(entry);
@@ -106,6 +119,24 @@ ReleaseSegments KVLedger::restore_state(int64_t backup) {
         }
     }
     return segments;
+}
+
+void KVLedger::begin_release() {
+    undo_.queues = queues_;
+    undo_.states.clear();
+    undo_.journal.reset();
+}
+
+void KVLedger::remember(int64_t request) { undo_.states.emplace_back(request, states_[request]); }
+
+void KVLedger::undo_release() {
+    queues_ = undo_.queues;
+    for (auto& [request, state] : undo_.states) {
+        states_[request] = state;
+    }
+    if (undo_.journal.has_value()) {
+        journal_ = *undo_.journal;
+    }
 }
 
 void KVLedger::discard_state(int64_t backup) {

@@ -15,6 +15,12 @@ inline void rope_dtype(const char* op, const char* name, const at::Tensor& tenso
     dtype(op, name, tensor, {at::kFloat, at::kHalf, at::kBFloat16});
 }
 
+// The `dtype` argument of ops that make new tables or rows.
+inline void rope_dtype(const char* op, at::ScalarType dtype) {
+    TORCH_CHECK_VALUE(dtype == at::kFloat || dtype == at::kHalf || dtype == at::kBFloat16, op, ": dtype is ",
+                      c10::toString(dtype), ", expected ", dtype_names({at::kFloat, at::kHalf, at::kBFloat16}));
+}
+
 }  // namespace check
 
 // The name that launch parameters use for `dtype`, which check::rope_dtype has accepted.

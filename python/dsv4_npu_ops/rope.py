@@ -51,7 +51,7 @@ def build_freqs_cis(config: Any, ratio: int, max_pos: int, *, device: torch.devi
         raise ValueError(f"build_freqs_cis: ratio is {ratio}, expected one of {_RATIOS}")
     if not 1 <= max_pos <= _MAX_POSITIONS:
         raise ValueError(f"build_freqs_cis: max_pos is {max_pos}, expected 1 to {_MAX_POSITIONS}")
-    angles = torch.arange(max_pos).float()[:, None] * _inverse_frequencies(config, compressed=ratio != 0)
+    angles = torch.arange(max_pos, device="cpu").float()[:, None] * _inverse_frequencies(config, compressed=ratio != 0)
     # Not torch.polar: its cos and sin differ from torch.cos and torch.sin in the last bit.
     return torch.complex(angles.cos(), angles.sin()).to(device)
 
@@ -67,7 +67,7 @@ def _inverse_frequencies(config: Any, *, compressed: bool) -> Tensor:
     if base is None or base <= 1:
         raise ValueError(f"build_freqs_cis: {base_name} is {base}, expected a number above 1")
 
-    wavelengths = float(base) ** (torch.arange(0, rope_dim, 2).float() / rope_dim)
+    wavelengths = float(base) ** (torch.arange(0, rope_dim, 2, device="cpu").float() / rope_dim)
     inverse = 1.0 / wavelengths
     if not compressed or not _has_yarn(section):
         return inverse
@@ -98,7 +98,7 @@ def _yarn_ramp(rope_dim: int, base: float, original_max_pos: float, beta_fast: f
     low = max(math.floor(pair_turning(beta_fast)), 0)
     high = min(math.ceil(pair_turning(beta_slow)), rope_dim - 1)
     width = 0.001 if low == high else high - low
-    return ((torch.arange(rope_dim // 2).float() - low) / width).clamp(0, 1)
+    return ((torch.arange(rope_dim // 2, device="cpu").float() - low) / width).clamp(0, 1)
 
 
 def _field(config: Any, name: str, default: Any = None) -> Any:

@@ -85,7 +85,7 @@ BAD_ARGUMENTS = [
     (dict(freqs_cis=torch.zeros(8, dtype=torch.complex64)), "freqs_cis has shape [8], expected 2 dimensions"),
     (dict(freqs_cis=torch.zeros(8, 2)), "freqs_cis has dtype Float, expected ComplexFloat"),
     (dict(freqs_cis=torch.zeros(8, 4, dtype=torch.complex64)[:, ::2]), "freqs_cis has strides [4, 2], expected"),
-    (dict(dtype=torch.float64), "cos_out has dtype Double, expected Float or Half or BFloat16"),
+    (dict(dtype=torch.float64), "dtype is Double, expected Float or Half or BFloat16"),
     (dict(out=(torch.zeros(8, 4).int(), torch.zeros(8, 4))), "cos_out has dtype Int, expected Float"),
     (dict(out=(torch.zeros(8, 2), torch.zeros(8, 4))), "cos_out has shape [8, 2], expected [8, 4]"),
     (dict(out=(torch.zeros(8, 4), torch.zeros(7, 4))), "sin_out has shape [7, 4], expected [8, 4]"),

@@ -50,6 +50,9 @@ std::tuple<at::Tensor, at::Tensor> empty_rope_rows(const at::Tensor& cos, const 
                                                    std::optional<at::ScalarType> dtype) {
     check::dim(kOp, "cos", cos, 2);
     check::dim(kOp, "positions", positions, 1);
+    if (dtype.has_value()) {
+        check::rope_dtype(kOp, *dtype);
+    }
     const auto options = cos.options().dtype(dtype.value_or(cos.scalar_type()));
     return {at::empty({positions.size(0), cos.size(1)}, options), at::empty({positions.size(0), cos.size(1)}, options)};
 }

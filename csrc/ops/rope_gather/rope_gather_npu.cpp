@@ -15,6 +15,8 @@ void rope_gather_out_npu(const at::Tensor& cos, const at::Tensor& sin, const at:
     if (p.num_positions == 0 || p.rope_dim == 0) {
         return;
     }
+    TORCH_CHECK_VALUE(rope_gather_tile_rows(p) > 0, "rope_gather: cos has rows of ", p.rope_dim,
+                      " elements, expected rows of which four fit into a core's local memory");
     npu::launch("rope_gather", {cos, sin, positions, cos_out, sin_out}, rope_gather_blocks(p, npu::vector_cores(cos)),
                 [p = p, cos_rows = cos.data_ptr(), sin_rows = sin.data_ptr(), rows = positions.data_ptr(),
                  cos_to = cos_out.data_ptr(), sin_to = sin_out.data_ptr(),

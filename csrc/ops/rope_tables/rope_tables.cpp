@@ -36,6 +36,7 @@ RopeTablesParams check_rope_tables(const at::Tensor& freqs_cis, const at::Tensor
 
 std::tuple<at::Tensor, at::Tensor> empty_rope_tables(const at::Tensor& freqs_cis, at::ScalarType dtype) {
     check_freqs(freqs_cis);
+    check::rope_dtype(kOp, dtype);
     const auto options = freqs_cis.options().dtype(dtype);
     const int64_t rope_dim = 2 * freqs_cis.size(1);
     return {at::empty({freqs_cis.size(0), rope_dim}, options), at::empty({freqs_cis.size(0), rope_dim}, options)};

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "cpu/step_scan.h"
+#include "torch/check.h"
 
 namespace dsv4 {
 namespace {
@@ -16,6 +17,9 @@ std::tuple<c10::SymInt, c10::SymInt, c10::SymInt> step_sizes_cpu(const at::Tenso
                                                                  const std::optional<at::Tensor>& num_draft_tokens,
                                                                  int64_t form, int64_t width) {
     constexpr char kOp[] = "step_sizes";
+    check::dim(kOp, "seq_lens", seq_lens, 1);
+    check::integer(kOp, "seq_lens", seq_lens);
+    check::contiguous(kOp, "seq_lens", seq_lens);
     // The request indices do not matter here: any valid integers of the right shape do.
     const StepInputs inputs{seq_lens, seq_lens, prefix_lens, num_draft_tokens, form, width, kMaxLength, kMaxLength};
     StepRowsParams p = check_step_rows(kOp, inputs, kMaxLength);

@@ -77,7 +77,7 @@ class KVAllocator:
         self._num_pages = [layout.num_pages.get(pool, 0) for pool in POOLS]
         # All rings in one tensor, so that the ops take one pointer. Made on the host and copied.
         rings = [page for pages in self._num_pages for page in range(1, pages + 1)]
-        self._free_pages = torch.tensor(rings, dtype=torch.int32).to(layout.device)
+        self._free_pages = torch.tensor(rings, dtype=torch.int32, device="cpu").to(layout.device)
         self._ledger = torch.classes.dsv4_npu_ops.KVLedger(
             layout.page_size,
             layout.sliding_window,
@@ -132,7 +132,17 @@ class KVAllocator:
         )
 
     def alloc_decode(self, reqs: Integers, seq_lens: Integers) -> OutCacheLoc:
-        """``reserve_extend`` from ``seq - 1``: ``seq_lens`` (at least 1) count the new token.
+        """``reserve_extend`` from ``seq - 1``.
+
+        Args:
+            reqs: running requests.
+            seq_lens: raw tokens, the new one included, at least 1.
+
+        Returns:
+            OutCacheLoc: see the class.
+
+        Raises:
+            PoolExhausted, ValueError: as ``reserve_extend``.
 
         Source: docs/spec.md, allocation.
         """
@@ -194,7 +204,7 @@ class KVAllocator:
 
         Source: docs/spec.md, invariants.
         """
-        self._release(self._ledger.restore_state(backup))
+        self._release(self._ledger.restore_state(host_integer("restore_state", "backup", backup)))
 
     def discard_state(self, backup: int) -> None:
         """Closes a backup and keeps every allocation; an outer backup can still take them back.
@@ -204,7 +214,7 @@ class KVAllocator:
 
         Source: docs/spec.md, invariants.
         """
-        self._ledger.discard_state(backup)
+        self._ledger.discard_state(host_integer("discard_state", "backup", backup))
 
     def available_pages(self, pool: str) -> int:
         """Free pages of a pool.
@@ -214,7 +224,7 @@ class KVAllocator:
 
         Source: docs/spec.md, allocation.
         """
-        if not self.layout.has_pool(pool):
+        if pool not in POOLS or not self.layout.has_pool(pool):
             existing = ", ".join(name for name in POOLS if self.layout.has_pool(name))
             raise ValueError(f"available_pages: pool is {pool!r}, expected one of {existing}")
         return self._ledger.available_pages(POOLS.index(pool))
@@ -227,21 +237,44 @@ class KVAllocator:
 
         Source: docs/spec.md, allocation.
         """
-        return self._ledger.allocated_len(index(req))
+        return self._ledger.allocated_len(host_integer("allocated_len", "req", req))
 
     def _reserve(self, decision: tuple[Tensor, list[int], list[int]]) -> OutCacheLoc:
         segments, num_slots, shortage = decision
         if shortage:
             pool, needed_pages, free_pages = shortage
             raise PoolExhausted(POOLS[pool], needed_pages, free_pages)
-        return reserve_extend(self.tables, self._free_pages, self._on_device(segments), self._num_pages, num_slots)
+        slots = reserve_extend(self.tables, self._free_pages, self._on_device(segments), self._num_pages, num_slots)
+        self._ledger.commit_extension()
+        return slots
 
     def _release(self, segments: Tensor) -> None:
-        if segments.shape[0]:
+        if not segments.shape[0]:
+            return
+        try:
             release_pages(self.tables, self._free_pages, self._on_device(segments), self._num_pages)
+        except BaseException:
+            # All or nothing: the books must say what the tables say.
+            self._ledger.undo_release()
+            raise
 
     def _on_device(self, segments: Tensor) -> Tensor:
         return segments.to(self._free_pages.device, non_blocking=True)
+
+
+def host_integer(op: str, name: str, value: int) -> int:
+    """One integer for the ledger.
+
+    Raises:
+        ValueError: not an integer, or none of 64 bits.
+    """
+    try:
+        number = index(value)
+    except TypeError:
+        number = None
+    if number is None or not -(2**63) <= number < 2**63:
+        raise ValueError(f"{op}: {name} is {value!r}, expected an integer of 64 bits")
+    return number
 
 
 def host_integers(op: str, name: str, values: Integers) -> list[int]:

@@ -1,5 +1,6 @@
 """Shapes of the six KV pools and of the request tables (docs/spec.md, model and pools)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -45,6 +46,16 @@ class KVLayout:
     device: torch.device | str = "cpu"
 
     def __post_init__(self) -> None:
+        if not isinstance(self.num_pages, Mapping):
+            raise ValueError(f"KVLayout: num_pages is {self.num_pages!r}, expected a dict of pages by pool")
+        # A copy: the caller may go on using its dict.
+        object.__setattr__(self, "num_pages", dict(self.num_pages))
+        sizes = {
+            name: getattr(self, name) for name in ("page_size", "sliding_window", "max_requests", "max_context_len")
+        }
+        for name, value in (sizes | {f"num_pages[{pool!r}]": pages for pool, pages in self.num_pages.items()}).items():
+            if not isinstance(value, int):
+                raise ValueError(f"KVLayout: {name} is {value!r}, expected an integer")
         if self.page_size < 1 or self.page_size & (self.page_size - 1):
             raise ValueError(f"KVLayout: page_size is {self.page_size}, expected a power of two from 1 up")
         for name in ("sliding_window", "max_requests", "max_context_len"):

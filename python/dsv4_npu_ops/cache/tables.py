@@ -29,7 +29,7 @@ class RequestTables:
         for pool in POOLS:
             shape = (layout.max_requests, layout.num_columns(pool))
             # Made on the host and copied: a fill on the device would be a launch of its own.
-            setattr(self, pool, zeros(shape, dtype=torch_int32).to(layout.device))
+            setattr(self, pool, zeros(shape, dtype=torch_int32, device="cpu").to(layout.device))
 
     def in_order(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
         """The six tables in table order, as the ops take them."""

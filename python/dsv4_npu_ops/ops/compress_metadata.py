@@ -6,13 +6,7 @@ from torch import Tensor
 from dsv4_npu_ops.cache.capacity import group_capacity, page_columns
 from dsv4_npu_ops.cache.compress_metadata import PAGE_TABLE_POOLS, CompressMetadata
 from dsv4_npu_ops.cache.tables import RequestTables
-from dsv4_npu_ops.ops.step_sizes import (
-    FORM_DECODE,
-    FORM_PREFILL,
-    FORM_VERIFY,
-    FORM_VERIFY_RAGGED,
-    host_num_tokens,
-)
+from dsv4_npu_ops.ops.step_sizes import FORM_DECODE, FORM_PREFILL, check_rows, host_num_tokens, verify_form
 
 _metadata = torch.ops.dsv4_npu_ops.compress_metadata.default
 _metadata_out = torch.ops.dsv4_npu_ops.compress_metadata.out
@@ -49,6 +43,7 @@ def build_compress_metadata_prefill(
 
     Source: docs/spec.md, compress metadata.
     """
+    check_rows("compress_metadata", prefix_lens=prefix_lens)
     return _build(tables, req_pool_indices, seq_lens, prefix_lens, None, FORM_PREFILL, 0, num_tokens, max_seq_len, out)
 
 
@@ -109,10 +104,7 @@ def build_compress_metadata_verify(
 
     Source: docs/spec.md, compress metadata.
     """
-    if isinstance(num_draft_tokens, Tensor):
-        form, width, widths = FORM_VERIFY_RAGGED, 0, num_draft_tokens
-    else:
-        form, width, widths = FORM_VERIFY, num_draft_tokens, None
+    form, width, widths = verify_form("compress_metadata", num_draft_tokens)
     return _build(tables, req_pool_indices, seq_lens, None, widths, form, width, num_tokens, max_seq_len, out)
 
 
@@ -128,6 +120,7 @@ def _build(
     max_seq_len: int | None,
     out: CompressMetadata | None,
 ) -> CompressMetadata:
+    check_rows("compress_metadata", req_pool_indices=req_pool_indices, seq_lens=seq_lens)
     context = tables.layout.max_context_len
     length = context if max_seq_len is None else max_seq_len
     rows = (

@@ -1,5 +1,7 @@
 """Sizes of a step from host lengths: fake kernel of ``torch.ops.dsv4_npu_ops.step_sizes`` and the forms of a step."""
 
+from operator import index
+
 import torch
 from torch import Tensor
 
@@ -23,6 +25,34 @@ def _(
 ) -> tuple[torch.SymInt, torch.SymInt, torch.SymInt]:
     context = torch.library.get_ctx()
     return context.new_dynamic_size(), context.new_dynamic_size(), context.new_dynamic_size()
+
+
+def check_rows(op: str, **rows: Tensor) -> None:
+    """Checks that every argument is a tensor of one entry a row, which sizes are read from; the op checks the rest.
+
+    Raises:
+        ValueError: naming the argument.
+    """
+    for name, values in rows.items():
+        if not isinstance(values, Tensor):
+            raise ValueError(f"{op}: {name} is {values!r}, expected a tensor")
+        if values.dim() != 1:
+            raise ValueError(f"{op}: {name} has shape {list(values.shape)}, expected 1 dimension")
+
+
+def verify_form(op: str, num_draft_tokens: int | Tensor) -> tuple[int, int, Tensor | None]:
+    """``(form, width, widths)`` of a verify: one width for every row, or a tensor of one a row.
+
+    Raises:
+        ValueError: ``num_draft_tokens`` is neither.
+    """
+    if isinstance(num_draft_tokens, Tensor):
+        check_rows(op, num_draft_tokens=num_draft_tokens)
+        return FORM_VERIFY_RAGGED, 0, num_draft_tokens
+    try:
+        return FORM_VERIFY, index(num_draft_tokens), None
+    except TypeError:
+        raise ValueError(f"{op}: num_draft_tokens is {num_draft_tokens!r}, expected an integer or a tensor") from None
 
 
 def host_num_tokens(

@@ -6,7 +6,7 @@ from torch import Tensor
 from dsv4_npu_ops.cache.capacity import group_capacity
 from dsv4_npu_ops.cache.out_cache_loc import OutCacheLoc
 from dsv4_npu_ops.cache.tables import RequestTables
-from dsv4_npu_ops.ops.step_sizes import FORM_VERIFY, FORM_VERIFY_RAGGED, host_num_tokens, step_sizes
+from dsv4_npu_ops.ops.step_sizes import FORM_VERIFY_RAGGED, check_rows, host_num_tokens, step_sizes, verify_form
 
 _bundle = torch.ops.dsv4_npu_ops.verify_bundle.default
 _bundle_out = torch.ops.dsv4_npu_ops.verify_bundle.out
@@ -46,10 +46,8 @@ def flatten_verify_bundle(
 
     Source: docs/spec.md, verify bundle.
     """
-    if isinstance(num_draft_tokens, Tensor):
-        form, width, widths = FORM_VERIFY_RAGGED, 0, num_draft_tokens
-    else:
-        form, width, widths = FORM_VERIFY, num_draft_tokens, None
+    form, width, widths = verify_form("verify_bundle", num_draft_tokens)
+    check_rows("verify_bundle", req_pool_indices=req_pool_indices, seq_lens=seq_lens)
     context = tables.layout.max_context_len
     rows = (*tables.in_order(), req_pool_indices, seq_lens, widths, width)
     if out is not None:
@@ -65,6 +63,12 @@ def flatten_verify_bundle(
         )
         return out
     if seq_lens_cpu is not None:
+        check_rows("verify_bundle", seq_lens_cpu=seq_lens_cpu)
+        if seq_lens_cpu.shape != seq_lens.shape:
+            raise ValueError(
+                f"verify_bundle: seq_lens_cpu has shape {list(seq_lens_cpu.shape)}, "
+                f"expected {list(seq_lens.shape)} like seq_lens"
+            )
         host_widths = num_draft_tokens_cpu if num_draft_tokens_cpu is not None else widths
         for name, host in (("seq_lens_cpu", seq_lens_cpu), ("num_draft_tokens", host_widths)):
             if host is not None and not host.is_cpu:

@@ -8,7 +8,7 @@ from dsv4_npu_ops.cache.out_cache_loc import OutCacheLoc
 from dsv4_npu_ops.cache.tables import RequestTables
 from dsv4_npu_ops.cache.verify_step import VerifyStep
 from dsv4_npu_ops.ops.compress_metadata import empty_metadata
-from dsv4_npu_ops.ops.step_sizes import FORM_VERIFY, FORM_VERIFY_RAGGED, host_num_tokens
+from dsv4_npu_ops.ops.step_sizes import check_rows, host_num_tokens, verify_form
 from dsv4_npu_ops.ops.verify_bundle import empty_slots
 
 _step = torch.ops.dsv4_npu_ops.verify_step.default
@@ -50,10 +50,8 @@ def build_verify_step(
 
     Source: docs/spec.md, one op for a verify step.
     """
-    if isinstance(num_draft_tokens, Tensor):
-        form, width, widths = FORM_VERIFY_RAGGED, 0, num_draft_tokens
-    else:
-        form, width, widths = FORM_VERIFY, num_draft_tokens, None
+    form, width, widths = verify_form("verify_step", num_draft_tokens)
+    check_rows("verify_step", req_pool_indices=req_pool_indices, seq_lens=seq_lens)
     context = tables.layout.max_context_len
     length = context if max_seq_len is None else max_seq_len
     rows = (*tables.in_order(), req_pool_indices, seq_lens, widths, rope_cos, rope_sin, width)
