@@ -199,6 +199,6 @@ def test_bad_arguments_leave_no_entry():
     cache = RopeCache()
     with pytest.raises(ValueError, match="freqs_cis has dtype Float"):
         cache.get(torch.zeros(4, 2), torch.float32)
-    with pytest.raises(ValueError, match="cos_out has dtype Double"):
+    with pytest.raises(ValueError, match="dtype is Double"):
         cache.get(make_freqs(), torch.float64)
     assert buffer_names(cache) == []
