@@ -43,7 +43,7 @@ class Device:
         """The work list of the rows' first seven fields; the eighth counts the units before."""
         listed, units = [], 0
         for row in rows:
-            listed.append([*row[:7], units])
+            listed.append([*(row + [0] * 7)[:7], units])
             units += row[3] - row[2]
         return torch.tensor(listed, dtype=torch.int32, device=self.device).reshape(-1, 8)
 
@@ -256,3 +256,29 @@ def test_opcheck():
         torch.ops.dsv4_npu_ops.release_pages.default,
         (*state.tables.in_order(), state.free_pages(), given_back, state.num_pages, 8),
     )
+
+
+@pytest.mark.simulated_only
+def test_a_bad_reserve_segment_is_left_out_and_reported(ascend_sim):
+    state = device_with_one_page()
+    before = state.rows()
+    segments = state.segments([[0, 2, 0, 8, 2, 0, 0], [0, 3, 0, 8, 2, 1, 8], [0, 1, 8, 12, 2, 2, 16]])
+    got = reserve_extend(state.tables, state.free_pages(), segments, state.num_pages, [20, 0, 0, 0, 0, 0])
+    before[0][2][:8], before[0][1][8:12] = range(8, 16), range(24, 28)
+    assert state.rows() == before
+    assert got.out_full_loc[:8].tolist() == list(range(8, 16))
+    assert got.out_full_loc[16:].tolist() == list(range(24, 28))
+    assert ascend_sim.take_errors() == [[7, 2, 1, 3, 0, 0, 0, 0]]
+
+
+@pytest.mark.simulated_only
+def test_a_bad_release_segment_is_left_out_and_reported(ascend_sim):
+    state = device_with_one_page()
+    before = state.rows()
+    free_pages = state.free_pages()
+    segments = state.segments([[0, -1, 0, 8, 0], [0, 1, 0, 8, 1], [0, 2, 0, 41, -1]])
+    release_pages(state.tables, free_pages, segments, state.num_pages)
+    before[0][1][:8] = [0] * 8
+    assert state.rows() == before
+    assert free_pages[:4].tolist() == [1, 3, 3, 4]
+    assert [lane[:2] for lane in ascend_sim.take_errors()] == [[8, 2]]
