@@ -2,6 +2,8 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 PY = $(VENV)/bin/python
+# One worker a core; more than eight gain nothing.
+PYTEST = $(PY) -m pytest -n auto --maxprocesses 8
 export TOKENIZERS_PARALLELISM = false
 
 .PHONY: demo test test-cpu test-ascend-sim bench fuzz mutation typecheck lint build build-sim setup wheel clean
@@ -13,7 +15,7 @@ $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --upgrade pip "setuptools>=77" wheel
 	$(PY) -m pip install --quiet torch==2.13.0 pybind11 cmake ninja
-	$(PY) -m pip install --quiet "transformers==5.24.0" safetensors pytest hypothesis numpy matplotlib mypy ruff
+	$(PY) -m pip install --quiet "transformers==5.24.0" safetensors pytest pytest-xdist hypothesis numpy matplotlib mypy ruff
 	touch $@
 
 build: setup
@@ -30,10 +32,10 @@ demo: build
 test: test-cpu test-ascend-sim test-npu-sim
 
 test-cpu: build
-	$(PY) -m pytest tests
+	$(PYTEST) tests
 
 test-ascend-sim: build-sim
-	DSV4_BACKEND=ascend-sim $(PY) -m pytest tests/ops tests/cache
+	DSV4_BACKEND=ascend-sim $(PYTEST) tests/ops tests/cache
 
 include tests/npu_sim/npu_sim.mk
 

@@ -11,7 +11,8 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
-torch.set_num_threads(2)
+# Under pytest-xdist each worker has one core.
+torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else 2)
 # Two shared cores: a deadline would report the neighbours, not the code.
 settings.register_profile(
     "default",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,12 @@ ROOT = HERE.parents[1]
 @pytest.fixture(scope="session")
 def _loaded() -> Simulator:
     sources = sorted((HERE / "kernels").glob("*.cpp"))
-    return Simulator(build(sources, ROOT / "build" / "sim_own_tests"))
+    build_dir = ROOT / "build" / "sim_own_tests"
+    build_dir.mkdir(parents=True, exist_ok=True)
+    # Workers of one test run share the folder: the first builds, the others wait and find it built.
+    with (build_dir / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return Simulator(build(sources, build_dir))
 
 
 @pytest.fixture
