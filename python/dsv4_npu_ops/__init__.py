@@ -4,6 +4,7 @@ import torch  # noqa: F401  (its libraries must be loaded before the extension)
 
 from dsv4_npu_ops._C import version as __version__
 from dsv4_npu_ops.cache import (
+    AdvancedStep,
     CompressMetadata,
     KVAllocator,
     KVLayout,
@@ -14,6 +15,7 @@ from dsv4_npu_ops.cache import (
 )
 from dsv4_npu_ops.graph_capture import graph_capture
 from dsv4_npu_ops.ops import (
+    advance_step,
     apply_rotary,
     build_compress_metadata_decode,
     build_compress_metadata_prefill,
@@ -28,6 +30,7 @@ from dsv4_npu_ops.ops import (
 from dsv4_npu_ops.rope import RopeCache, build_freqs_cis
 
 __all__ = [
+    "AdvancedStep",
     "CompressMetadata",
     "KVAllocator",
     "KVLayout",
@@ -37,6 +40,7 @@ __all__ = [
     "RopeCache",
     "VerifyStep",
     "__version__",
+    "advance_step",
     "apply_rotary",
     "build_compress_metadata_decode",
     "build_compress_metadata_prefill",

@@ -1,5 +1,6 @@
 """Paged KV cache bookkeeping: layout, request tables, slots of a step, allocation."""
 
+from dsv4_npu_ops.cache.advanced_step import AdvancedStep
 from dsv4_npu_ops.cache.compress_metadata import CompressMetadata
 from dsv4_npu_ops.cache.layout import POOLS, RAW_TOKENS_PER_SLOT, KVLayout
 from dsv4_npu_ops.cache.out_cache_loc import OutCacheLoc
@@ -11,6 +12,7 @@ from dsv4_npu_ops.cache.allocator import KVAllocator, PoolExhausted  # isort: sk
 __all__ = [
     "POOLS",
     "RAW_TOKENS_PER_SLOT",
+    "AdvancedStep",
     "CompressMetadata",
     "KVAllocator",
     "KVLayout",

@@ -1,6 +1,7 @@
 """Thin wrappers, one module an op; each names the C++ op that does the work."""
 
 from dsv4_npu_ops import _C  # noqa: F401  (loading it registers torch.ops.dsv4_npu_ops)
+from dsv4_npu_ops.ops.advance_step import advance_step
 from dsv4_npu_ops.ops.apply_rotary import apply_rotary
 from dsv4_npu_ops.ops.compress_metadata import (
     build_compress_metadata_decode,
@@ -17,6 +18,7 @@ from dsv4_npu_ops.ops.verify_step import build_verify_step
 from dsv4_npu_ops.ops.write_req_tables import write_req_tables
 
 __all__ = [
+    "advance_step",
     "apply_rotary",
     "build_compress_metadata_decode",
     "build_compress_metadata_prefill",

@@ -1,0 +1,83 @@
+"""What follows from a verify's accepted lengths (docs/spec.md, advance step)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dsv4_npu_ops.cache.layout import KVLayout
+
+
+@dataclass(slots=True)
+class AdvancedStep:
+    """Lengths, tokens and the first draft step of every row of a batch of B rows, on the tables' device.
+
+    Attributes:
+        seq_lens: ``[B]`` like the old ones: committed length after the verify, L + a; 0 for padding.
+        extend_lens: ``[B]`` int32 widths of the draft extend, a; 0 for padding.
+        token_ids: ``[B]`` like the verify's: the token sampled last, which is not cached yet; 0 for padding.
+        positions: ``[B]`` int64 of that token, L + a; 0 for padding and where the longest context is reached.
+        out_full_loc, out_swa_loc: ``[B]`` int32 slots of those positions; 0 where there is none yet. A pool that does
+            not exist has 0 entries.
+        sampled_index: ``[B]`` int64 index of the row's last accepted token among the verify's; 0 for padding.
+        hidden_states: ``[B, ...]`` the hidden states of those tokens, zeros for padding; None if none were given.
+
+    A row that sat out keeps its length and is padding otherwise.
+
+    Source: docs/spec.md, advance step.
+    """
+
+    seq_lens: Tensor
+    extend_lens: Tensor
+    token_ids: Tensor
+    positions: Tensor
+    out_full_loc: Tensor
+    out_swa_loc: Tensor
+    sampled_index: Tensor
+    hidden_states: Tensor | None = None
+
+    @classmethod
+    def empty(
+        cls,
+        layout: KVLayout,
+        num_rows: int,
+        *,
+        seq_lens: Tensor | None = None,
+        token_dtype: torch.dtype = torch.int64,
+        hidden_shape: tuple[int, ...] | None = None,
+        hidden_dtype: torch.dtype = torch.bfloat16,
+    ) -> AdvancedStep:
+        """Uninitialised buffers for the ``out=`` form.
+
+        Args:
+            layout: device and pools.
+            num_rows: B.
+            seq_lens: the buffer of the old lengths, to change them in place; None makes a new int32 one.
+            token_dtype: dtype of the verify's token ids.
+            hidden_shape, hidden_dtype: of one token's hidden states; None for none.
+
+        Raises:
+            ValueError: a negative number, or lengths of another shape.
+        """
+        if num_rows < 0:
+            raise ValueError(f"AdvancedStep.empty: num_rows is {num_rows}, expected at least 0")
+        if seq_lens is not None and list(seq_lens.shape) != [num_rows]:
+            raise ValueError(f"AdvancedStep.empty: seq_lens has shape {list(seq_lens.shape)}, expected [{num_rows}]")
+
+        def vector(dtype: torch.dtype, exists: bool = True) -> Tensor:
+            return torch.empty(num_rows if exists else 0, dtype=dtype, device=layout.device)
+
+        return cls(
+            vector(torch.int32) if seq_lens is None else seq_lens,
+            vector(torch.int32),
+            vector(token_dtype),
+            vector(torch.int64),
+            vector(torch.int32, layout.has_pool("full")),
+            vector(torch.int32, layout.has_pool("swa")),
+            vector(torch.int64),
+            None
+            if hidden_shape is None
+            else torch.empty(num_rows, *hidden_shape, dtype=hidden_dtype, device=layout.device),
+        )
