@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 from transformers import DeepseekV4ForCausalLM
 
-from dsv4_npu_ops import KVAllocator, KVLayout, RequestTables
+from dsv4_npu_ops import KVAllocator, KVLayout, PoolExhausted, RequestTables
 from dsv4_npu_ops.mtp.batch import Batch, StepBuilder
 from dsv4_npu_ops.mtp.drafter import Drafter, MtpDrafter, Script, ScriptedDrafter
 from dsv4_npu_ops.mtp.nextn import NextnLayer
 from dsv4_npu_ops.mtp.pools import KVPools
-from dsv4_npu_ops.mtp.scheduler import Request, Running, Scheduler
+from dsv4_npu_ops.mtp.scheduler import Admission, Request, Running, Scheduler
 from dsv4_npu_ops.mtp.stats import RunStats
 from dsv4_npu_ops.mtp.step import Step
 from dsv4_npu_ops.mtp.target import PagedTarget
@@ -72,6 +72,7 @@ class Runner:
         chunk_size: int | Sequence[int] | None = None,
         *,
         arrivals: Sequence[int] | None = None,
+        admission: Admission = "reserved",
         eos_token_ids: Sequence[int] = (),
         script: Script | None = None,
         observer: Observer | None = None,
@@ -84,6 +85,7 @@ class Runner:
             max_new_tokens, num_draft_tokens, chunk_size: one number, or one per request. ``num_draft_tokens`` is n, the
                 tokens per verify (1 decodes without guesses); a chunk size of None prefills the whole prompt at once.
             arrivals: scheduler round in which each request shows up; default all at the start.
+            admission: ``reserved`` or ``optimistic``, see ``Scheduler``. The tokens are the same.
             eos_token_ids: tokens that end a request.
             script: replaces the guesses, the MTP layer's if there is one; the layer still runs.
             observer: called after every target forward.
@@ -110,7 +112,7 @@ class Runner:
                 )
             )
         ]
-        scheduler = Scheduler(self._layout, requests)
+        scheduler = Scheduler(self._layout, requests, admission)
         stats = RunStats(total_pages=dict(self._layout.num_pages))
         builder = StepBuilder(self._model.config, self.tables, self._layout, stats.ops)
         drafter = self._drafter(requests, script, builder, stats)
@@ -118,14 +120,13 @@ class Runner:
         completions: dict[int, Completion] = {}
         rounds = 0
         while scheduler.unfinished:
-            scheduler.admit(rounds)
+            scheduler.admit(rounds, self._free_pages())
             rounds += 1
             stats.peak_running = max(stats.peak_running, len(scheduler.running))
             for phase, wanted in ((run.prefill, True), (run.verify, False)):
-                batch = [running for running in scheduler.running if running.prefilling is wanted]
+                batch = _step(run, phase, scheduler, wanted)
                 if not batch:
                     continue
-                phase(batch)
                 stats.observe_pools(self._free_pages())
                 finished = [running for running in batch if running.finish_reason]
                 if finished:
@@ -162,6 +163,22 @@ def _per_request(name: str, value: int | Sequence[int], count: int) -> list[int]
     return values
 
 
+def _step(run: "_Run", phase: Callable[[list[Running]], None], scheduler: Scheduler, prefilling: bool) -> list[Running]:
+    """One step of all rows that prefill, or of all that do not; retracts the youngest requests until it fits."""
+    while batch := [running for running in scheduler.running if running.prefilling is prefilling]:
+        try:
+            phase(batch)
+            return batch
+        except PoolExhausted:
+            # A phase allocates first, so nothing has happened yet.
+            youngest = scheduler.retractable
+            if youngest is None:
+                raise
+            run.retract(youngest)
+            scheduler.retract(youngest)
+    return []
+
+
 class _Run:
     """The steps of one ``generate`` call."""
 
@@ -184,14 +201,17 @@ class _Run:
         self._evict = clock.wrap(runner.allocator.evict, "evict")
         self.free = clock.wrap(runner.allocator.free, "free")
 
+    def retract(self, running: Running) -> None:
+        """Frees the row of a request that will be prefilled again."""
+        self.free([running.row])
+        self._stats.retractions += 1
+        self._stats.recomputed_tokens += running.committed
+
     def prefill(self, rows: list[Running]) -> None:
-        """One chunk of every row's prompt; rows whose prompt is done get their first token."""
-        prompts = [running.request.prompt for running in rows]
+        """One chunk of every row's prompt; rows whose prompt is done get their first token, unless they had one."""
+        prompts = [running.prompt for running in rows]
         lens = [running.committed for running in rows]
-        finals = [
-            min(len(prompt), length + running.request.chunk_size)
-            for prompt, length, running in zip(prompts, lens, rows, strict=True)
-        ]
+        finals = [running.next_len for running in rows]
         pool_rows = [running.row for running in rows]
         slots = self._alloc_extend(pool_rows, lens, finals)
         batch = Batch(pool_rows, lens, [b - a for a, b in zip(lens, finals, strict=True)], len(rows))
@@ -206,15 +226,19 @@ class _Run:
         self._stats.prefill_steps += 1
         self._stats.prefill_tokens += batch.num_tokens
         if self._drafter is not None:
-            # The token after a chunk is the prompt's own, and the sampled one only after the last chunk.
-            following = self._tokens([[*prompt[a + 1 : b + 1], 0][: b - a] for prompt, a, b in spans])
-            done = self._builder.ints([int(b == len(prompt)) for prompt, _, b in spans]) > 0
-            following[step.last_token] = torch.where(done, sampled, following[step.last_token])
+            # The token after a chunk is the prompt's own; after the last chunk the sampled one, or that of a request
+            # which resumes.
+            known = [prompt + running.generated[-1:] for prompt, running in zip(prompts, rows, strict=True)]
+            following = self._tokens(
+                [[*tokens[a + 1 : b + 1], 0][: b - a] for tokens, a, b in zip(known, lens, finals, strict=True)]
+            )
+            unknown = self._builder.ints([int(b == len(tokens)) for tokens, b in zip(known, finals, strict=True)]) > 0
+            following[step.last_token] = torch.where(unknown, sampled, following[step.last_token])
             self._drafter.after_prefill(batch, step, streams, following)
         self._evict(pool_rows, finals)
         for running, final, token in zip(rows, finals, sampled.tolist(), strict=True):
             running.committed = final
-            if not running.prefilling:
+            if not running.prefilling and not running.generated:
                 self._stats.emitted_tokens += running.take([token], self._eos, self._max_context_len)
 
     def verify(self, rows: list[Running]) -> None:

@@ -1,10 +1,16 @@
 """Requests, and which of them may run: first come, first served, within what the pools can hold."""
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 from dsv4_npu_ops import KVLayout
 from dsv4_npu_ops.cache import POOLS
+
+Admission = Literal["reserved", "optimistic"]
+"""How many requests run at once: as many as fit for their whole lives, or as many as fit now (docs/spec.md, memory
+pressure)."""
 
 
 @dataclass(frozen=True)
@@ -30,28 +36,41 @@ class Request:
 
 @dataclass
 class Running:
-    """An admitted request.
+    """A request, from its place in the queue to its end.
 
     Attributes:
-        row: its row in the request tables.
         pages: most pages that it can own at once, by pool.
+        prompt: tokens to prefill: the request's prompt, and after a retraction all that had been committed.
+        chunk_size: most of them per prefill step.
+        row: its row in the request tables; -1 while it waits.
         committed: tokens whose KV and state are final in the cache (L).
         generated: tokens handed out; the last one is not cached yet.
         accepted: accepted length of each of its verifies.
-        finish_reason: ``eos``, ``max_new_tokens`` or ``max_context_len``; None while it runs.
+        retractions: how often it lost its row and pages to older requests.
+        finish_reason: ``eos``, ``max_new_tokens`` or ``max_context_len``; None before.
     """
 
     request: Request
-    row: int
     pages: dict[str, int]
+    prompt: list[int]
+    chunk_size: int
+    row: int = -1
     committed: int = 0
     generated: list[int] = field(default_factory=list)
     accepted: list[int] = field(default_factory=list)
+    retractions: int = 0
     finish_reason: str | None = None
 
     @property
     def prefilling(self) -> bool:
-        return self.committed < len(self.request.prompt)
+        return self.committed < len(self.prompt)
+
+    @property
+    def next_len(self) -> int:
+        """Tokens in the cache after its next step, rejected ones included; the longest context apart."""
+        if self.prefilling:
+            return min(len(self.prompt), self.committed + self.chunk_size)
+        return self.committed + self.request.num_draft_tokens
 
     def take(self, tokens: list[int], eos: frozenset[int], max_context_len: int) -> int:
         """Appends tokens up to the first one that ends the request; returns how many were taken."""
@@ -66,6 +85,10 @@ class Running:
             if self.finish_reason:
                 return taken
         return len(tokens)
+
+
+_STATE_TOKENS = {"c4_state": 7, "c128_state": 127}
+"""Most tokens of unfinished input that a ratio's open group still reads (docs/spec.md, windows)."""
 
 
 def _span_pages(tokens: int, page_size: int) -> int:
@@ -85,31 +108,55 @@ def lifetime_pages(request: Request, layout: KVLayout) -> dict[str, int]:
     every = {unit: -(-(longest // unit) // page) for unit in (1, 4, 128)}
     pages = {"full": every[1], "c4": every[4], "c128": every[128]}
     pages["swa"] = min(every[1], _span_pages(layout.sliding_window + max(chunk, n), page))
-    for pool, kept in (("c4_state", 7), ("c128_state", 127)):
+    for pool, kept in _STATE_TOKENS.items():
         # Between two chunks both the old tail and the new one are owned.
         pages[pool] = min(every[1], max(2 * _span_pages(kept, page), _span_pages(kept + n, page)))
     return {pool: pages[pool] for pool in POOLS if layout.has_pool(pool)}
 
 
+def _pages_between(begin: int, end: int, most: Mapping[str, int], layout: KVLayout) -> dict[str, int]:
+    """Pages of every pool that growth from ``begin`` to ``end`` tokens starts, at most those of a lifetime."""
+    before, after = layout.pages_needed(begin), layout.pages_needed(end)
+    return {pool: min(pages, after[pool] - before[pool]) for pool, pages in most.items()}
+
+
+def _resume_chunk(request: Request, layout: KVLayout) -> int:
+    """Tokens per prefill step of a retracted request: one that has the pools to itself must be able to resume.
+
+    Of the pools, only ``swa`` has to hold a chunk beside what ``lifetime_pages`` counts anyway.
+    """
+    counted = max(min(request.chunk_size, len(request.prompt)), request.num_draft_tokens)
+    spare = (layout.num_pages.get("swa", 0) - 1) * layout.page_size + 1 - layout.sliding_window
+    return min(request.chunk_size, max(counted, spare))
+
+
 class Scheduler:
-    """Admits requests while rows and pages for their whole life are left, so that a running one never has to stop.
+    """Admits requests in order of arrival, and under optimistic admission takes the youngest back when a pool runs dry.
 
     Args:
         layout: rows and pages there are.
         requests: served in this order among those that have arrived.
+        admission: ``reserved`` admits a request while rows and pages for its whole life are left, so that a running
+            one never has to stop; ``optimistic`` while its next step fits beside those of the running ones.
 
     Raises:
-        ValueError: a request could never run: too long for the tables, or for a pool even when it is empty.
+        ValueError: a request could never run: too long for the tables, or for a pool even when it is empty; or the
+            admission is unknown.
     """
 
-    def __init__(self, layout: KVLayout, requests: list[Request]) -> None:
-        self._layout = layout
+    def __init__(self, layout: KVLayout, requests: list[Request], admission: Admission = "reserved") -> None:
+        if admission not in get_args(Admission):
+            raise ValueError(f"admission: expected one of {', '.join(get_args(Admission))}, got {admission!r}")
+        self._layout, self._admission = layout, admission
         self._rows = deque(range(layout.max_requests))
-        self._left = dict(layout.num_pages)
-        self._waiting = deque(sorted(requests, key=lambda request: request.arrival))
-        self.running: list[Running] = []
         for request in requests:
             self._check(request)
+        self._waiting = deque(
+            Running(request, lifetime_pages(request, layout), request.prompt, request.chunk_size)
+            for request in sorted(requests, key=lambda request: request.arrival)
+        )
+        self.running: list[Running] = []
+        """In the order of arrival: the last one is the youngest."""
 
     def _check(self, request: Request) -> None:
         length, longest = len(request.prompt), self._layout.max_context_len
@@ -131,20 +178,74 @@ class Scheduler:
     def unfinished(self) -> bool:
         return bool(self._waiting or self.running)
 
-    def admit(self, now: int) -> None:
-        """Starts waiting requests in order until one does not fit."""
-        while self._waiting and self._waiting[0].arrival <= now and self._rows:
-            pages = lifetime_pages(self._waiting[0], self._layout)
-            if any(needed > self._left[pool] for pool, needed in pages.items()):
+    def admit(self, now: int, free_pages: Mapping[str, int]) -> None:
+        """Starts waiting requests in order until one does not fit.
+
+        Args:
+            now: the scheduler's round; later arrivals wait.
+            free_pages: what every pool has now.
+        """
+        left = self._left(free_pages)
+        while self._waiting and self._waiting[0].request.arrival <= now and self._rows:
+            pages = self._pages_to_start(self._waiting[0])
+            # Nothing is taken from one that has the pools to itself: it was checked to fit.
+            if self.running and any(needed > left[pool] for pool, needed in pages.items()):
                 return
-            for pool, needed in pages.items():
-                self._left[pool] -= needed
-            self.running.append(Running(self._waiting.popleft(), self._rows.popleft(), pages))
+            left = {pool: left[pool] - needed for pool, needed in pages.items()}
+            started = self._waiting.popleft()
+            started.row = self._rows.popleft()
+            self.running.append(started)
+
+    def _left(self, free_pages: Mapping[str, int]) -> dict[str, int]:
+        """Pages of every pool that the running requests do not need."""
+        if self._admission == "reserved":
+            needs, left = [running.pages for running in self.running], dict(self._layout.num_pages)
+        else:
+            needs, left = [self._next_step_pages(running) for running in self.running], dict(free_pages)
+        return {pool: pages - sum(need[pool] for need in needs) for pool, pages in left.items()}
+
+    def _next_step_pages(self, running: Running) -> dict[str, int]:
+        most = dict(running.pages)
+        if running.prefilling:
+            tails = {pool: _span_pages(kept, self._layout.page_size) for pool, kept in _STATE_TOKENS.items()}
+            most = {pool: min(pages, tails.get(pool, pages)) for pool, pages in most.items()}
+        return _pages_between(running.committed, running.next_len, most, self._layout)
+
+    def _pages_to_start(self, waiting: Running) -> dict[str, int]:
+        if self._admission == "reserved":
+            return waiting.pages
+        if waiting.retractions:
+            # Room for all that it lost: it would soon be retracted again if it came back for one chunk.
+            return _pages_between(
+                0, len(waiting.prompt) + waiting.request.num_draft_tokens, waiting.pages, self._layout
+            )
+        return self._next_step_pages(waiting)
+
+    @property
+    def retractable(self) -> Running | None:
+        """The youngest running request, to make room when a pool has run dry.
+
+        None when nobody should have to stop: every page is reserved, or only the oldest is left, for which the pools
+        are large enough. So the oldest goes on in every round.
+        """
+        return self.running[-1] if self._admission == "optimistic" and len(self.running) > 1 else None
+
+    def retract(self, running: Running) -> None:
+        """Puts a running request, whose row the caller has freed, back to the front of the queue.
+
+        What it generated stays. Its prompt and all but the last generated token are prefilled when it starts again;
+        then it stands where it stood.
+        """
+        self.running.remove(running)
+        self._rows.append(running.row)
+        running.row, running.committed = -1, 0
+        running.prompt = running.request.prompt + running.generated[:-1]
+        running.chunk_size = _resume_chunk(running.request, self._layout)
+        running.retractions += 1
+        self._waiting.appendleft(running)
 
     def release(self, finished: list[Running]) -> None:
         """Takes back the rows and pages of finished requests."""
         for running in finished:
             self.running.remove(running)
             self._rows.append(running.row)
-            for pool, pages in running.pages.items():
-                self._left[pool] += pages

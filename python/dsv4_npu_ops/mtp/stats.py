@@ -55,6 +55,8 @@ class RunStats:
         prefill_tokens, verify_tokens: tokens in those forwards, padding rows excluded.
         accepted: how often one row's verify accepted 1, 2, .. n of its tokens.
         emitted_tokens: tokens handed to requests, the first one after prefill included.
+        retractions: how often a running request was stopped to make room; ``recomputed_tokens``: the committed tokens
+            that this lost, which ``prefill_tokens`` counts again.
         peak_pages: most pages owned at once, by pool; ``total_pages``: usable pages.
         final_pages: pages still owned when everything has finished; all zero unless something leaked.
     """
@@ -66,6 +68,8 @@ class RunStats:
     prefill_tokens: int = 0
     verify_tokens: int = 0
     emitted_tokens: int = 0
+    retractions: int = 0
+    recomputed_tokens: int = 0
     peak_running: int = 0
     accepted: Counter[int] = field(default_factory=Counter)
     peak_pages: dict[str, int] = field(default_factory=dict)
