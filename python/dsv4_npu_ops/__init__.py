@@ -6,6 +6,7 @@ from dsv4_npu_ops._C import version as __version__
 from dsv4_npu_ops.cache import (
     AdvancedStep,
     CompressMetadata,
+    DraftSteps,
     KVAllocator,
     KVLayout,
     OutCacheLoc,
@@ -20,6 +21,7 @@ from dsv4_npu_ops.ops import (
     build_compress_metadata_decode,
     build_compress_metadata_prefill,
     build_compress_metadata_verify,
+    build_draft_steps,
     build_rope_tables,
     build_verify_step,
     compressor_metadata,
@@ -32,6 +34,7 @@ from dsv4_npu_ops.rope import RopeCache, build_freqs_cis
 __all__ = [
     "AdvancedStep",
     "CompressMetadata",
+    "DraftSteps",
     "KVAllocator",
     "KVLayout",
     "OutCacheLoc",
@@ -45,6 +48,7 @@ __all__ = [
     "build_compress_metadata_decode",
     "build_compress_metadata_prefill",
     "build_compress_metadata_verify",
+    "build_draft_steps",
     "build_freqs_cis",
     "build_rope_tables",
     "build_verify_step",

@@ -2,6 +2,7 @@
 
 from dsv4_npu_ops.cache.advanced_step import AdvancedStep
 from dsv4_npu_ops.cache.compress_metadata import CompressMetadata
+from dsv4_npu_ops.cache.draft_steps import DraftSteps
 from dsv4_npu_ops.cache.layout import POOLS, RAW_TOKENS_PER_SLOT, KVLayout
 from dsv4_npu_ops.cache.out_cache_loc import OutCacheLoc
 from dsv4_npu_ops.cache.tables import RequestTables
@@ -14,6 +15,7 @@ __all__ = [
     "RAW_TOKENS_PER_SLOT",
     "AdvancedStep",
     "CompressMetadata",
+    "DraftSteps",
     "KVAllocator",
     "KVLayout",
     "OutCacheLoc",

@@ -45,7 +45,12 @@ class CompressMetadata:
 
     @classmethod
     def empty(
-        cls, layout: KVLayout, num_rows: int, num_tokens: int, max_seq_len: int | None = None
+        cls,
+        layout: KVLayout,
+        num_rows: int,
+        num_tokens: int,
+        max_seq_len: int | None = None,
+        page_tables: CompressMetadata | None = None,
     ) -> CompressMetadata:
         """Uninitialised buffers for the ``out=`` form.
 
@@ -54,9 +59,10 @@ class CompressMetadata:
             num_rows: B, padding rows included.
             num_tokens: T, the most tokens a step has.
             max_seq_len: raw tokens that the page tables cover; default the layout's ``max_context_len``.
+            page_tables: buffers of at least as many rows, whose page tables' first rows are taken instead of new ones.
 
         Raises:
-            ValueError: a negative number.
+            ValueError: a negative number; shared page tables of another layout, width or of fewer rows.
         """
         if num_rows < 0 or num_tokens < 0 or (max_seq_len is not None and max_seq_len < 0):
             raise ValueError(
@@ -69,6 +75,18 @@ class CompressMetadata:
         def buffer(*shape: int, dtype: torch.dtype = torch.int32) -> Tensor:
             return torch.empty(shape, dtype=dtype, device=layout.device)
 
+        def page_table(pool: str) -> Tensor:
+            columns = page_columns(length, pool, layout.page_size) if layout.has_pool(pool) else 0
+            if page_tables is None:
+                return buffer(num_rows, columns)
+            shared: Tensor = getattr(page_tables, f"{pool}_page_table")
+            if shared.shape[0] < num_rows or shared.shape[1] != columns:
+                raise ValueError(
+                    f"CompressMetadata.empty: page_tables has {pool} pages {list(shared.shape)}, "
+                    f"expected at least {num_rows} rows of {columns}"
+                )
+            return shared[:num_rows]
+
         return cls(
             buffer(c4_groups, dtype=torch.int64),
             buffer(c128_groups, dtype=torch.int64),
@@ -79,8 +97,5 @@ class CompressMetadata:
             buffer(num_rows + 1),
             buffer(num_tokens, dtype=torch.int64),
             buffer(num_rows),
-            *(
-                buffer(num_rows, page_columns(length, pool, layout.page_size) if layout.has_pool(pool) else 0)
-                for pool in PAGE_TABLE_POOLS
-            ),
+            *(page_table(pool) for pool in PAGE_TABLE_POOLS),
         )

@@ -32,20 +32,26 @@ class VerifyStep:
 
     @classmethod
     def empty(
-        cls, layout: KVLayout, num_rows: int, num_tokens: int, rope_dim: int, max_seq_len: int | None = None
+        cls,
+        layout: KVLayout,
+        num_rows: int,
+        num_tokens: int,
+        rope_dim: int,
+        max_seq_len: int | None = None,
+        page_tables: CompressMetadata | None = None,
     ) -> VerifyStep:
         """Uninitialised buffers for the ``out=`` form.
 
         Args:
-            layout, num_rows, num_tokens, max_seq_len: as in ``CompressMetadata.empty``.
+            layout, num_rows, num_tokens, max_seq_len, page_tables: as in ``CompressMetadata.empty``.
             rope_dim: D, elements of a RoPE row.
 
         Raises:
-            ValueError: a negative number.
+            ValueError: a negative number; shared page tables that do not fit.
         """
         if rope_dim < 0:
             raise ValueError(f"VerifyStep.empty: rope_dim is {rope_dim}, expected at least 0")
-        metadata = CompressMetadata.empty(layout, num_rows, num_tokens, max_seq_len)
+        metadata = CompressMetadata.empty(layout, num_rows, num_tokens, max_seq_len, page_tables)
         groups = (metadata.positions_c4, metadata.positions_c4, metadata.positions_c128, metadata.positions_c128)
         return cls(
             OutCacheLoc.empty(layout, num_rows, num_tokens),

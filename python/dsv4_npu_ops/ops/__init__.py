@@ -9,6 +9,7 @@ from dsv4_npu_ops.ops.compress_metadata import (
     build_compress_metadata_verify,
 )
 from dsv4_npu_ops.ops.compressor_metadata import compressor_metadata
+from dsv4_npu_ops.ops.draft_steps import build_draft_steps
 from dsv4_npu_ops.ops.release_pages import release_pages
 from dsv4_npu_ops.ops.reserve_extend import reserve_extend
 from dsv4_npu_ops.ops.rope_gather import rope_gather
@@ -23,6 +24,7 @@ __all__ = [
     "build_compress_metadata_decode",
     "build_compress_metadata_prefill",
     "build_compress_metadata_verify",
+    "build_draft_steps",
     "build_rope_tables",
     "build_verify_step",
     "compressor_metadata",

@@ -1,0 +1,118 @@
+// Draft steps: parameters, launch plan and index arithmetic (docs/spec.md, draft steps). An entry is one draft of one
+// request; entries are laid out (request, topk). Lengths and positions are in raw tokens.
+#pragma once
+
+#include "common/launch_plan.h"
+#include "common/step_rows.h"
+
+struct DraftStepsParams {
+    int64_t num_requests;      // B: entries of seq_lens
+    int64_t num_entries;       // N: columns of the outputs, at least B * topk; those behind are dummies
+    int64_t max_requests;      // rows of the request table
+    int64_t table_row_elems;   // distance between its rows; 0 when the slots come from a reservation
+    int64_t max_context_len;   // raw tokens that a request can hold
+    int64_t rope_dim;          // D: elements of a RoPE row
+    int32_t topk;              // drafts of a request in each step
+    int32_t num_steps;         // S
+    int32_t length_is_int64;   // seq_lens is int32 otherwise
+    int32_t request_is_int64;  // likewise req_pool_indices
+    int32_t rope_bytes;        // of an element of the RoPE tables: 2 or 4
+    int32_t reserved;          // keeps the struct free of padding
+};
+
+namespace dsv4 {
+
+DSV4_HOST_DEVICE constexpr bool drafts_from_table(const DraftStepsParams& p) { return p.table_row_elems != 0; }
+
+// What is wrong with a request, in the codes of step_rows.h. The index of a padding row is never looked at.
+DSV4_HOST_DEVICE constexpr int32_t draft_fault(int64_t length, int64_t request, const DraftStepsParams& p) {
+    if (length < 0) {
+        return kNegativeLength;
+    }
+    if (length > p.max_context_len) {
+        return kBeyondContext;
+    }
+    const bool unknown = drafts_from_table(p) && length > 0 && (request < 0 || request >= p.max_requests);
+    return unknown ? kUnknownRequest : kRowValid;
+}
+
+// Position of the first draft. Padding and bad requests start where no draft is live.
+DSV4_HOST_DEVICE constexpr int64_t draft_start(int64_t length, int32_t fault, const DraftStepsParams& p) {
+    return fault == kRowValid && length > 0 ? length : p.max_context_len;
+}
+
+// Drafts of an entry that lie within the context; the later ones are dummies.
+DSV4_HOST_DEVICE constexpr int64_t live_steps(int64_t start, const DraftStepsParams& p) {
+    return min_of<int64_t>(p.num_steps, p.max_context_len - start);
+}
+
+// Position of an entry's draft in step `step`; a dummy is at 0.
+DSV4_HOST_DEVICE constexpr int64_t draft_position(int64_t start, int64_t step, const DraftStepsParams& p) {
+    return step < live_steps(start, p) ? start + step : 0;
+}
+
+// A draft sees itself and all before; a dummy says 1, since attention kernels reject 0.
+DSV4_HOST_DEVICE constexpr int64_t draft_kv_len(int64_t position) { return position + 1; }
+
+DSV4_HOST_DEVICE constexpr int64_t draft_request(int64_t entry, const DraftStepsParams& p) { return entry / p.topk; }
+
+// Entries that belong to requests; the later ones are dummies.
+DSV4_HOST_DEVICE constexpr int64_t owned_entries(const DraftStepsParams& p) { return p.num_requests * p.topk; }
+
+// Where an entry's slots start in a reservation, laid out (request, topk, step).
+DSV4_HOST_DEVICE constexpr int64_t reserved_slots(int64_t entry, const DraftStepsParams& p) {
+    return entry * p.num_steps;
+}
+
+DSV4_HOST_DEVICE constexpr int64_t draft_table_entry(int64_t request, int64_t start, const DraftStepsParams& p) {
+    return request * p.table_row_elems + start;
+}
+
+// Where an entry of a step lies in the outputs, in elements of slots and in rows of cos and sin.
+DSV4_HOST_DEVICE constexpr int64_t draft_output(int64_t step, int64_t entry, const DraftStepsParams& p) {
+    return step * p.num_entries + entry;
+}
+
+DSV4_HOST_DEVICE constexpr int64_t draft_rope_elems(int64_t row, const DraftStepsParams& p) { return row * p.rope_dim; }
+
+DSV4_HOST_DEVICE constexpr int64_t draft_bytes(const DraftStepsParams& p) {
+    return p.num_steps * p.num_entries * (16 + 2 * p.rope_dim * p.rope_bytes);
+}
+
+// Device: requests, and dummies in groups of topk, are shared out and cut into tiles. Slots of a tile take one row of
+// draft_pitch() elements an entry on their way.
+constexpr int64_t kDraftTileElems = 2048;
+
+DSV4_HOST_DEVICE constexpr int64_t draft_rows(const DraftStepsParams& p) {
+    return ceil_div<int64_t>(p.num_entries, p.topk);
+}
+
+DSV4_HOST_DEVICE constexpr int64_t draft_pitch_elems(const DraftStepsParams& p) {
+    return round_up<int64_t>(p.num_steps, kUbBlockBytes / 4);
+}
+
+// Entries whose slots fit into a tile, a multiple of 8 so that every row of a tile starts aligned.
+DSV4_HOST_DEVICE constexpr int64_t draft_tile_entries(const DraftStepsParams& p) {
+    return kDraftTileElems / draft_pitch_elems(p) / 8 * 8;
+}
+
+// Rows (requests) of a tile; 0 when those of a single one do not fit.
+DSV4_HOST_DEVICE constexpr int64_t draft_tile_rows(const DraftStepsParams& p) {
+    return draft_tile_entries(p) / p.topk;
+}
+
+// UB for whole tiles: slots as they come, slots, positions as int32 and int64, lengths, a temporary; and for single
+// entries of a tile: starts, offsets, and two row inputs as int64.
+constexpr int64_t kDraftTileBytes = kDraftTileElems * (4 + 4 + 4 + 8 + 4 + 4) + kDraftTileElems / 8 * (4 + 4 + 8 + 8);
+
+DSV4_HOST_DEVICE constexpr int64_t draft_rope_pitch_elems(const DraftStepsParams& p) {
+    return ub_row_bytes(p.rope_dim * p.rope_bytes) / p.rope_bytes;
+}
+
+// Rows of one RoPE table that fit into the rest of UB, behind a row of position 0.
+DSV4_HOST_DEVICE constexpr int64_t draft_rope_tile_rows(const DraftStepsParams& p) {
+    const int64_t rows = (kUbBudgetBytes - kDraftTileBytes) / (2 * draft_rope_pitch_elems(p) * p.rope_bytes) - 1;
+    return min_of<int64_t>(kMaxCopyBlocks, rows);
+}
+
+}  // namespace dsv4

@@ -1,0 +1,144 @@
+"""One bucket of a graph runner: static inputs and outputs of verify and decode steps (docs/spec.md, graphs)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dsv4_npu_ops.cache import CompressMetadata, RequestTables, VerifyStep
+from dsv4_npu_ops.cache.allocator import Integers
+from dsv4_npu_ops.graph.static_inputs import StaticInputs
+from dsv4_npu_ops.ops import build_verify_step, rope_gather
+
+RopeTables = tuple[Tensor, Tensor]
+"""cos and sin ``[max_pos, D]`` of one RoPE base."""
+
+
+@dataclass(frozen=True)
+class BucketShape:
+    """What a graph is captured for: R rows, of exactly ``width`` tokens each, or with ``ragged`` of at most so many.
+
+    A decode step is a verify step of width 1.
+
+    Raises:
+        ValueError: a number below 1.
+    """
+
+    num_rows: int
+    width: int
+    ragged: bool = False
+
+    def __post_init__(self) -> None:
+        if self.num_rows < 1 or self.width < 1:
+            raise ValueError(
+                f"BucketShape: num_rows and width are {self.num_rows} and {self.width}, expected at least 1"
+            )
+
+    @property
+    def num_tokens(self) -> int:
+        """Entries of the token tensor."""
+        return self.num_rows * self.width
+
+    def fits(self, num_rows: int, width: int, *, ragged: bool = False) -> bool:
+        """Whether a batch can replay a graph of this shape.
+
+        A width is a launch argument, frozen at capture: without ``ragged`` here it must be the very same.
+
+        Args:
+            num_rows: rows of the batch.
+            width: tokens of every row, or the most of one when the batch is ragged.
+            ragged: rows of the batch have widths of their own.
+        """
+        fitting = width <= self.width if self.ragged else width == self.width and not ragged
+        return num_rows <= self.num_rows and fitting
+
+
+class VerifyBucket:
+    """Everything that a captured verify (or, with width 1, decode) step reads besides weights and caches.
+
+    Inputs and outputs are allocated once and keep their addresses. ``fill`` sets the inputs from the host, outside the
+    graph; ``refresh`` rewrites every output to its last entry from the inputs, inside or outside the graph, by one
+    launch and one for each RoPE base of the tokens. Rows beyond the batch are padding: slots 0, positions 0, lengths 1.
+
+    Attributes:
+        shape: what the bucket is for.
+        inputs: what changes between replays.
+        step: slots, metadata and RoPE rows of the completed groups. Capacities as in docs/spec.md, compress metadata.
+        token_rope: by RoPE base, cos and sin ``[num_tokens, D]`` at ``step.metadata.positions``.
+
+    Args:
+        tables: request tables, read only.
+        shape: rows and width.
+        rope_cos, rope_sin: float32 ``[max_pos, D]`` tables of the compressed layers' base.
+        token_rope: tables of every base whose rows the tokens need, by a name of the caller's choice.
+        token_dtype: of the tokens' RoPE rows; default that of their tables.
+        max_seq_len: raw tokens that the page tables cover; default the layout's ``max_context_len``.
+        page_tables: metadata of a bucket with at least as many rows, whose page tables are shared.
+
+    Raises:
+        ValueError: shared page tables that do not fit.
+
+    Source: docs/spec.md, graphs.
+    """
+
+    def __init__(
+        self,
+        tables: RequestTables,
+        shape: BucketShape,
+        rope_cos: Tensor,
+        rope_sin: Tensor,
+        *,
+        token_rope: Mapping[str, RopeTables] | None = None,
+        token_dtype: torch.dtype | None = None,
+        max_seq_len: int | None = None,
+        page_tables: CompressMetadata | None = None,
+    ) -> None:
+        layout = tables.layout
+        self.shape = shape
+        self._tables, self._rope = tables, (rope_cos, rope_sin)
+        self._max_seq_len = layout.max_context_len if max_seq_len is None else max_seq_len
+        longest = min(self._max_seq_len, layout.max_context_len)
+        self.inputs = StaticInputs(layout, shape.num_rows, longest, shape.width, ragged=shape.ragged)
+        self.step = VerifyStep.empty(
+            layout, shape.num_rows, shape.num_tokens, rope_cos.shape[1], self._max_seq_len, page_tables
+        )
+        self._token_tables = dict(token_rope or {})
+        self.token_rope = {
+            base: empty_rows(shape.num_tokens, table, token_dtype) for base, table in self._token_tables.items()
+        }
+
+    def fill(self, req_pool_indices: Integers, seq_lens: Integers, widths: Integers | None = None) -> None:
+        """Sets the inputs of the next replay; see ``StaticInputs.fill``."""
+        self.inputs.fill(req_pool_indices, seq_lens, widths)
+
+    def refresh(self) -> VerifyStep:
+        """Rewrites every output from the inputs; allocates nothing, copies nothing, reads nothing back.
+
+        Returns:
+            ``self.step``.
+
+        Raises:
+            ValueError, IndexError: on a CPU, as ``build_verify_step``. Nothing was written.
+        """
+        widths = self.shape.width if self.inputs.widths is None else self.inputs.widths
+        build_verify_step(
+            self._tables,
+            self.inputs.req_pool_indices,
+            self.inputs.seq_lens,
+            widths,
+            *self._rope,
+            max_seq_len=self._max_seq_len,
+            out=self.step,
+        )
+        for base, table in self._token_tables.items():
+            rope_gather(*table, self.step.metadata.positions, out=self.token_rope[base])
+        return self.step
+
+
+def empty_rows(num_tokens: int, table: RopeTables, dtype: torch.dtype | None) -> RopeTables:
+    """Uninitialised RoPE rows ``[num_tokens, D]`` of a table's width and, by default, dtype."""
+    cos, sin = (t.new_empty((num_tokens, t.shape[1]), dtype=dtype or t.dtype) for t in table)
+    return cos, sin

@@ -1,0 +1,264 @@
+"""All steps of a multi-step draft against their oracle."""
+
+import dataclasses
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from ops.step_inputs import POOLS, filled_tables
+from reference.draft_steps import draft_steps as oracle
+
+from dsv4_npu_ops import DraftSteps, KVLayout, build_draft_steps
+
+DTYPES = [torch.float32, torch.float16, torch.bfloat16]
+INTEGERS = [torch.int32, torch.int64]
+
+
+def int32(*values):
+    return torch.tensor(values, dtype=torch.int32)
+
+
+def rope_tables(max_pos, dim, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(max_pos)
+    return [torch.randn(max_pos, dim, generator=generator).to(dtype) for _ in range(2)]
+
+
+def fields_of(steps):
+    return {field.name: getattr(steps, field.name) for field in dataclasses.fields(steps)}
+
+
+def poisoned(num_steps, num_entries, dim, dtype=torch.float32):
+    buffers = DraftSteps.empty(num_steps, num_entries, dim, dtype=dtype)
+    for tensor in fields_of(buffers).values():
+        tensor.fill_(-77)
+    return buffers
+
+
+def assert_equal(got, want):
+    for name, tensor in fields_of(got).items():
+        assert tensor.tolist() == want[name], name
+
+
+def random_slots(count, seed):
+    """Slots of which some are 0: a hole stays a hole."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(0, 1 << 20, (count,), generator=generator, dtype=torch.int32) * (count % 3 != 1)
+
+
+@st.composite
+def drafts(draw):
+    """Lengths of a batch and sizes of its draft; lengths near the context's end and padding among them."""
+    context = draw(st.one_of(st.integers(1, 12), st.integers(30, 70)))
+    length = st.one_of(st.just(0), st.integers(0, context), st.integers(max(0, context - 6), context))
+    lengths = draw(st.lists(length, max_size=9))
+    topk, num_steps = draw(st.sampled_from([1, 1, 2, 3, 8])), draw(st.sampled_from([1, 2, 3, 5, 9]))
+    tail = draw(st.sampled_from([0, 0, 1, 5, 40]))
+    return context, lengths, topk, num_steps, len(lengths) * topk + tail
+
+
+@given(
+    case=drafts(),
+    dim=st.sampled_from([1, 2, 7, 16, 24]),
+    dtype=st.sampled_from(DTYPES),
+    length_dtype=st.sampled_from(INTEGERS),
+    extra=st.sampled_from([0, 3]),
+    seed=st.integers(0, 1 << 30),
+)
+def test_a_reservation_equals_the_oracle(device, case, dim, dtype, length_dtype, extra, seed):
+    context, lengths, topk, num_steps, entries = case
+    cos, sin = rope_tables(context + 2, dim, dtype)
+    reservation = random_slots(len(lengths) * topk * num_steps + extra, seed)
+    flat = reservation.tolist()
+    want = oracle(
+        lengths,
+        lambda request, k, step: flat[(request * topk + k) * num_steps + step],
+        cos.tolist(),
+        sin.tolist(),
+        topk,
+        num_steps,
+        context,
+        entries,
+    )
+    arguments = (torch.tensor(lengths, dtype=length_dtype, device=device), cos, sin, num_steps)
+    sizes = dict(topk=topk, reservation=reservation, max_context_len=context)
+    assert_equal(build_draft_steps(*arguments, **sizes, num_entries=entries), want)
+    out = poisoned(num_steps, entries, dim, dtype)
+    assert build_draft_steps(*arguments, **sizes, out=out) is out
+    assert_equal(out, want)
+
+
+@given(
+    case=drafts(),
+    pool=st.sampled_from(["full", "swa"]),
+    dtypes=st.tuples(st.sampled_from(INTEGERS), st.sampled_from(INTEGERS)),
+    extra_columns=st.sampled_from([0, 3]),
+    data=st.data(),
+)
+def test_a_request_table_equals_the_oracle(device, case, pool, dtypes, extra_columns, data):
+    context, lengths, _, num_steps, _ = case
+    layout = KVLayout(max_requests=5, max_context_len=context, num_pages=dict.fromkeys(POOLS, 4), device=device)
+    tables = filled_tables(layout, data.draw(st.integers(0, 1 << 30)), device, extra_columns)
+    # The index of a padding row is never used, so that it may be anything.
+    requests = [data.draw(st.integers(0, 4) if length else st.integers(-9, 999)) for length in lengths]
+    entries = len(lengths) + data.draw(st.sampled_from([0, 7]))
+    cos, sin = rope_tables(context, 8)
+    table = getattr(tables, pool).tolist()
+    want = oracle(
+        lengths,
+        lambda request, k, step: table[requests[request]][lengths[request] + step],
+        cos.tolist(),
+        sin.tolist(),
+        1,
+        num_steps,
+        context,
+        entries,
+    )
+    got = build_draft_steps(
+        torch.tensor(lengths, dtype=dtypes[0], device=device),
+        cos,
+        sin,
+        num_steps,
+        tables=tables,
+        req_pool_indices=torch.tensor(requests, dtype=dtypes[1], device=device),
+        pool=pool,
+        out=poisoned(num_steps, entries, 8),
+    )
+    assert_equal(got, want)
+
+
+def test_the_worked_example(device):
+    """Two requests, topk 2, three steps, a context of 12, one dummy request and one entry of padding."""
+    cos, sin = rope_tables(12, 4)
+    slots = int32(*range(101, 119))
+    got = build_draft_steps(int32(4, 0, 10), cos, sin, 3, topk=2, reservation=slots, num_entries=7)
+    assert got.slots.tolist() == [
+        [101, 104, 0, 0, 113, 116, 0],
+        [102, 105, 0, 0, 114, 117, 0],
+        [103, 106, 0, 0, 0, 0, 0],
+    ]
+    assert got.positions.tolist() == [[4, 4, 0, 0, 10, 10, 0], [5, 5, 0, 0, 11, 11, 0], [6, 6, 0, 0, 0, 0, 0]]
+    assert got.kv_lens.tolist() == [[5, 5, 1, 1, 11, 11, 1], [6, 6, 1, 1, 12, 12, 1], [7, 7, 1, 1, 1, 1, 1]]
+    assert torch.equal(got.cos, cos[got.positions]) and torch.equal(got.sin, sin[got.positions])
+
+
+def test_many_requests_and_long_rows(device):
+    """More than one tile of entries, and RoPE rows of which only some steps fit into a core."""
+    for rows, topk, num_steps, dim in ((400, 1, 3, 16), (50, 5, 4, 8), (3, 1, 11, 2048)):
+        context = 40
+        lengths = torch.arange(rows) % (context + 1)
+        cos, sin = rope_tables(context, dim)
+        reservation = random_slots(rows * topk * num_steps, rows)
+        got = build_draft_steps(lengths, cos, sin, num_steps, topk=topk, reservation=reservation)
+        flat = reservation.tolist()
+        want = oracle(
+            lengths.tolist(),
+            lambda request, k, step, flat=flat, topk=topk, num_steps=num_steps: flat[
+                (request * topk + k) * num_steps + step
+            ],
+            [[p] for p in range(context)],
+            [[p] for p in range(context)],
+            topk,
+            num_steps,
+            context,
+            rows * topk,
+        )
+        for name in ("slots", "positions", "kv_lens"):
+            assert getattr(got, name).tolist() == want[name], name
+        assert torch.equal(got.cos, cos[got.positions]) and torch.equal(got.sin, sin[got.positions])
+
+
+def make_tables():
+    layout = KVLayout(page_size=16, max_requests=4, max_context_len=300, num_pages=dict.fromkeys(POOLS, 8))
+    return filled_tables(layout, 0, "cpu")
+
+
+BAD_ARGUMENTS = [
+    (dict(lens=torch.zeros(2)), "seq_lens has dtype Float, expected Int or Long"),
+    (dict(lens=int32(5, 0, 6, 0)[::2]), "seq_lens has strides [2]"),
+    (dict(num_steps=0), "num_steps is 0, expected at least 1"),
+    (dict(topk=0), "topk is 0, expected at least 1"),
+    (dict(topk=2), "reservation has 6 entries, expected at least 2 x 2 x 3 (requests, topk, steps)"),
+    (dict(max_context_len=0), "max_context_len is 0, expected at least 1"),
+    (dict(max_context_len=2**31 - 3), "max_context_len is 2147483645 and num_steps 3, expected at most 2147483647"),
+    (dict(max_context_len=301), "rope_cos has 300 rows, expected at least 301 (max_context_len)"),
+    (dict(reservation=int32(*range(5))), "reservation has 5 entries, expected at least 2 x 1 x 3"),
+    (dict(reservation=torch.zeros(6, dtype=torch.int64)), "reservation has dtype Long, expected Int"),
+    (dict(reservation=torch.zeros(2, 3, dtype=torch.int32)), "reservation has shape [2, 3], expected 1 dimension"),
+    (dict(reservation=None), "reservation is None, expected a tensor, or a table with req_pool_indices"),
+    (dict(reservation=None, tables=make_tables(), requests=int32(0, 1, 2)), "req_pool_indices has shape [3], expected"),
+    (dict(reservation=None, tables=make_tables(), requests=None), "reservation is None, expected a tensor, or a table"),
+    (
+        dict(reservation=None, tables=make_tables(), requests=int32(0, 1), topk=2, entries=8),
+        "topk is 2, expected 1 without a reservation",
+    ),
+    (dict(tables=make_tables(), pool="c4"), "pool is 'c4', expected one of full, swa"),
+    (dict(cos=torch.zeros(300)), "rope_cos has shape [300], expected 2 dimensions"),
+    (dict(cos=torch.zeros(300, 4).double()), "rope_cos has dtype Double, expected Float or Half or BFloat16"),
+    (dict(sin=torch.zeros(300, 4).half()), "rope_sin has dtype Half, expected Float"),
+    (dict(sin=torch.zeros(299, 4)), "rope_sin has shape [299, 4], expected [300, 4]"),
+    (dict(sin=torch.zeros(300, 8)[:, ::2]), "rope_sin has strides [8, 2]"),
+    (dict(slots=int32(0)), "slots has shape [1], expected 2 dimensions"),
+    (dict(slots=torch.zeros(3, 1, dtype=torch.int32)), "slots has 1 columns, expected at least 2 x 1 (requests, topk)"),
+    (dict(slots=torch.zeros(2, 4, dtype=torch.int32)), "slots has shape [2, 4], expected [3, 4]"),
+    (dict(slots=torch.zeros(3, 4)), "slots has dtype Float, expected Int"),
+    (dict(positions=torch.zeros(3, 4, dtype=torch.int32)), "positions has dtype Int, expected Long"),
+    (dict(kv_lens=torch.zeros(3, 8, dtype=torch.int32)[:, ::2]), "kv_lens has strides [8, 2]"),
+    (dict(cos_out=torch.zeros(3, 4, 5)), "cos has shape [3, 4, 5], expected [3, 4, 4]"),
+    (dict(sin_out=torch.zeros(3, 4, 4).half()), "sin has dtype Half, expected Float"),
+]
+
+# What a device cannot know before it runs.
+BAD_VALUES = [
+    (dict(lens=int32(5, -1)), "seq_lens[1] is -1, expected at least 0"),
+    (dict(lens=int32(301, 2)), "seq_lens[0] is 301, expected at most 300 (max_context_len)"),
+    (
+        dict(reservation=None, tables=make_tables(), requests=int32(0, 4)),
+        "req_pool_indices[1] is 4, expected 0 <= index < 4 (rows of the table)",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    "bad, message", [*BAD_ARGUMENTS, *(pytest.param(*case, marks=pytest.mark.cpu_only) for case in BAD_VALUES)]
+)
+def test_bad_calls_raise_and_write_nothing(bad, message):
+    arguments = dict(
+        seq_lens=bad.get("lens", int32(5, 6)),
+        rope_cos=bad.get("cos", torch.zeros(300, 4)),
+        rope_sin=bad.get("sin", torch.zeros(300, 4)),
+        num_steps=bad.get("num_steps", 3),
+        topk=bad.get("topk", 1),
+        reservation=bad.get("reservation", int32(*range(6))),
+        tables=bad.get("tables"),
+        req_pool_indices=bad.get("requests"),
+        pool=bad.get("pool", "swa"),
+        max_context_len=bad.get("max_context_len"),
+    )
+    out = poisoned(3, bad.get("entries", 4), 4)
+    for name in ("slots", "positions", "kv_lens", "cos_out", "sin_out"):
+        if name in bad:
+            setattr(out, name.removesuffix("_out"), bad[name])
+    before = {name: tensor.clone() for name, tensor in fields_of(out).items()}
+    with pytest.raises(ValueError) as error:
+        build_draft_steps(**arguments, out=out)
+    assert f"draft_steps: {message}" in str(error.value)
+    for name, tensor in fields_of(out).items():
+        assert torch.equal(before[name], tensor), name
+
+
+def test_bad_sizes():
+    with pytest.raises(ValueError, match=r"DraftSteps\.empty: num_steps, num_entries and rope_dim are 2, -1 and 4"):
+        DraftSteps.empty(2, -1, 4)
+    with pytest.raises(ValueError, match="draft_steps: num_entries is -1, expected at least 0"):
+        build_draft_steps(int32(), torch.zeros(9, 2), torch.zeros(9, 2), 1, reservation=int32(), num_entries=-1)
+
+
+@pytest.mark.parametrize("from_table", [False, True])
+def test_opcheck(device, from_table):
+    tables, (cos, sin) = make_tables(), rope_tables(300, 4)
+    source = (None, int32(0, 3), tables.swa) if from_table else (int32(*range(6)), None, None)
+    inputs = (torch.tensor([126, 7], device=device), *source, cos, sin, 1, 3)
+    torch.library.opcheck(torch.ops.dsv4_npu_ops.draft_steps.default, (*inputs, 4, 300))
+    out = fields_of(poisoned(3, 4, 4))
+    torch.library.opcheck(torch.ops.dsv4_npu_ops.draft_steps.out, (*inputs, 300), out)
