@@ -6,7 +6,7 @@ PY = $(VENV)/bin/python
 PYTEST = $(PY) -m pytest -n auto --maxprocesses 8
 export TOKENIZERS_PARALLELISM = false
 
-.PHONY: demo test test-cpu test-ascend-sim bench fuzz mutation typecheck lint build build-sim setup wheel clean
+.PHONY: demo test test-cpu test-ascend-sim bench fuzz soak mutation typecheck lint build build-sim setup wheel clean
 
 setup: $(VENV)/.ready
 
@@ -38,6 +38,10 @@ test-ascend-sim: build-sim
 	DSV4_BACKEND=ascend-sim $(PYTEST) tests/ops tests/cache
 
 include tests/npu_sim/npu_sim.mk
+
+# A continuous batch under memory pressure, without a model; hours.
+soak: build
+	cd tests && $(abspath $(PY)) -m soak.run --steps 1000000
 
 fuzz: build
 	cd tests && $(abspath $(PY)) -m fuzz.fuzz_allocator --steps 1000000

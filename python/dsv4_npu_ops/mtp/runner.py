@@ -124,7 +124,7 @@ class Runner:
             rounds += 1
             stats.peak_running = max(stats.peak_running, len(scheduler.running))
             for phase, wanted in ((run.prefill, True), (run.verify, False)):
-                batch = _step(run, phase, scheduler, wanted)
+                batch = _step_that_fits(run, phase, scheduler, wanted)
                 if not batch:
                     continue
                 stats.observe_pools(self._free_pages())
@@ -163,7 +163,9 @@ def _per_request(name: str, value: int | Sequence[int], count: int) -> list[int]
     return values
 
 
-def _step(run: "_Run", phase: Callable[[list[Running]], None], scheduler: Scheduler, prefilling: bool) -> list[Running]:
+def _step_that_fits(
+    run: "_Run", phase: Callable[[list[Running]], None], scheduler: Scheduler, prefilling: bool
+) -> list[Running]:
     """One step of all rows that prefill, or of all that do not; retracts the youngest requests until it fits."""
     while batch := [running for running in scheduler.running if running.prefilling is prefilling]:
         try:

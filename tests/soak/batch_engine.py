@@ -1,0 +1,295 @@
+"""A continuous batch without a model: what an engine asks of allocator, tables and metadata ops, at random.
+
+Every allocator call runs beside the plain-Python model (``CheckedAllocator``), metadata are compared with their
+oracles, and the pools hold stamps, so that a page which is freed too early, handed out twice or found at the wrong
+place is noticed by the request that reads it.
+"""
+
+import random
+from collections import Counter
+
+import numpy as np
+import torch
+from cache.checked_allocator import CheckedAllocator
+from reference.compress_metadata import compress_metadata
+from reference.kv_allocator import POOLS, TOKENS_PER_UNIT
+from reference.verify_bundle import verify_bundle
+
+import dsv4_npu_ops
+from soak.stamped_pools import GARBAGE, StampedPools
+
+PAGE_SIZES = (1, 4, 16, 64, 128)
+CONTEXT_LENS = {1: 200, 4: 300, 16: 400, 64: 500, 128: 700}
+MAX_ROWS = 5
+MAX_WIDTH = 8
+MAX_CHUNK = 150
+ORACLE_SHARE = 0.25  # of the steps whose metadata are compared with the oracles, which take most of the time
+STATE_TOKENS = {"c4_state": 7, "c128_state": 127}
+
+
+class Job:
+    """A request: how much of it is cached, and what it is to become."""
+
+    def __init__(self, serial, prompt_len, total_len, width, chunk):
+        self.serial = serial
+        self.prefill_len = prompt_len
+        self.total_len = total_len
+        self.width = width
+        self.chunk = chunk
+        self.committed = 0
+        self.row = None
+        self.content = (serial << 20) + np.arange(total_len + MAX_WIDTH)
+
+    @property
+    def prefilling(self):
+        return self.committed < self.prefill_len
+
+    def retracted(self):
+        self.prefill_len = max(self.prefill_len, self.committed)
+        self.committed, self.row = 0, None
+
+
+def pages_of_one(page_size, context_len, window):
+    """Pages that a request which has the pools to itself may need at once, or a few more."""
+    pages = {pool: -(-(context_len // unit) // page_size) for pool, unit in TOKENS_PER_UNIT.items()}
+    # Evicted to one step behind, reserved two verifies ahead.
+    kept = {"swa": window + MAX_CHUNK} | {pool: 2 * tokens for pool, tokens in STATE_TOKENS.items()}
+    for pool, tokens in kept.items():
+        pages[pool] = min(pages[pool], (tokens + 3 * MAX_WIDTH) // page_size + 4)
+    return pages
+
+
+class BatchEngine:
+    """One cache and its requests; ``step`` is a round of the scheduler.
+
+    Args:
+        seed: decides everything.
+    """
+
+    def __init__(self, seed):
+        self.choose = random.Random(seed)
+        page_size = PAGE_SIZES[seed % len(PAGE_SIZES)]
+        context_len = CONTEXT_LENS[page_size] + self.choose.randint(0, 5)
+        window = self.choose.choice((1, 30, 128))
+        pages = {
+            pool: least + self.choose.randint(0, 2 * least)
+            for pool, least in pages_of_one(page_size, context_len, window).items()
+            if self.choose.random() < 0.95
+        }
+        self.checked = CheckedAllocator(page_size, window, MAX_ROWS, context_len, pages)
+        self.layout, self.tables = self.checked.layout, self.checked.tables
+        self.pools = StampedPools(self.layout)
+        angles = torch.arange(context_len)[:, None] * torch.tensor([0.5, 0.25])
+        self.rope = dsv4_npu_ops.build_rope_tables(torch.polar(torch.ones_like(angles), angles), torch.float32)
+        self.free_rows = list(range(MAX_ROWS))
+        self.waiting, self.running = [], []  # in the order of arrival
+        self.serial = 0
+        self.events = Counter()
+
+    def step(self):
+        """Arrivals, cancellations, a prefill step and a verify step of those who are due."""
+        if len(self.waiting) < 4 and self.choose.random() < 0.3:
+            self.arrive()
+        if self.choose.random() < 0.01:
+            self.cancel()
+        if self.waiting and self.free_rows and self.choose.random() < 0.3:
+            job = self.waiting.pop(0)
+            job.row = self.free_rows.pop(self.choose.randrange(len(self.free_rows)))
+            self.running.append(job)
+        if self.choose.random() < 0.1:
+            self.try_and_decide()
+        self.prefill()
+        self.verify()
+        assert self.checked.outcomes["rejected"] == 0
+
+    def finish(self):
+        """Invariant 7: when all requests have gone, nothing is lost and nothing is leaked."""
+        self.checked.finish()
+        return self.events + self.checked.outcomes
+
+    # Requests come and go
+
+    def arrive(self):
+        prompt_len = self.choose.choice((self.choose.randint(1, 30), self.choose.randint(1, 250)))
+        total_len = min(prompt_len + self.choose.randint(1, 200), self.layout.max_context_len)
+        prompt_len = min(prompt_len, total_len)
+        self.serial += 1
+        chunk = self.choose.choice((self.choose.randint(1, 9), self.choose.randint(1, MAX_CHUNK), MAX_CHUNK))
+        self.waiting.append(Job(self.serial, prompt_len, total_len, self.choose.randint(1, MAX_WIDTH), chunk))
+        self.events["arrived"] += 1
+
+    def leave(self, jobs):
+        started = [job.row for job in jobs if job.row in self.checked.model.requests]
+        if started:
+            self.checked.free(started)
+        for job in jobs:
+            self.running.remove(job)
+            self.free_rows.append(job.row)
+
+    def cancel(self):
+        everybody = self.waiting + self.running
+        if everybody:
+            job = self.choose.choice(everybody)
+            if job in self.running:
+                self.leave([job])
+            else:
+                self.waiting.remove(job)
+            self.events["cancelled"] += 1
+
+    def retract_youngest(self):
+        assert self.checked.outcomes["rejected"] == 0, "the allocator has refused a sensible call"
+        assert len(self.running) > 1, "a request that has the pools to itself has run out of pages"
+        youngest = self.running[-1]
+        self.leave([youngest])
+        youngest.retracted()
+        self.waiting.insert(0, youngest)
+        self.events["retracted"] += 1
+
+    # Allocation
+
+    def batch_that_fits(self, due, allocate):
+        """Allocates for everybody who is due, and retracts the youngest until it fits; returns (jobs, slots)."""
+        while jobs := [job for job in self.running if due(job)]:
+            self.choose.shuffle(jobs)
+            slots = allocate(jobs)
+            if slots is not None:
+                return jobs, slots
+            self.retract_youngest()
+        return [], None
+
+    def extend(self, jobs):
+        finals = [min(job.committed + job.chunk, job.prefill_len) for job in jobs]
+        return self.checked.alloc_extend([job.row for job in jobs], [job.committed for job in jobs], finals)
+
+    def reserve(self, jobs, ahead=0):
+        """Room for a verify, and for ``ahead`` more tokens as an engine asks that knows its lengths only by bounds."""
+        lens, limit = [job.committed for job in jobs], self.layout.max_context_len
+        finals = [min(length + n + ahead, limit) for length, n in zip(lens, self.widths(jobs), strict=True)]
+        return self.checked.reserve_extend([job.row for job in jobs], lens, finals)
+
+    def widths(self, jobs):
+        return [min(job.width, self.layout.max_context_len - job.committed) for job in jobs]
+
+    def try_and_decide(self):
+        """Allocates under one or two backups and takes it back or keeps it; what is taken back comes again alike."""
+        verifying = [job for job in self.running if not job.prefilling]
+        starting = [job for job in self.running if job.prefilling]
+        self.checked.backup()
+        first = self.reserve(verifying) if verifying else None
+        if self.choose.random() < 0.5:
+            self.checked.backup()
+            if starting:
+                self.extend(starting)
+            self.checked.restore() if self.choose.random() < 0.7 else self.checked.discard()
+        if verifying and self.choose.random() < 0.2:
+            self.leave([verifying.pop()])
+            first = None
+            self.events["cancelled"] += 1
+        if self.choose.random() < 0.3:
+            self.checked.discard()
+            return
+        self.checked.restore()
+        if first is not None:
+            again = self.reserve(verifying)
+            assert all(torch.equal(a, b) for a, b in zip(first.in_order(), again.in_order(), strict=True))
+        self.events["restored"] += 1
+
+    # Steps
+
+    def prefill(self):
+        jobs, slots = self.batch_that_fits(lambda job: job.prefilling, self.extend)
+        if not jobs:
+            return
+        rows, lens = [job.row for job in jobs], [job.committed for job in jobs]
+        finals = [min(job.committed + job.chunk, job.prefill_len) for job in jobs]
+        metadata = dsv4_npu_ops.build_compress_metadata_prefill(
+            self.tables, torch.tensor(rows), torch.tensor(lens), torch.tensor(finals), max_seq_len=max(finals)
+        )
+        if self.choose.random() < ORACLE_SHARE:
+            self.compare("prefill", metadata, rows, finals, lens, max(finals))
+        self.read_and_write(jobs, slots, metadata, finals, finals)
+        self.checked.evict(rows, finals)
+        self.events["prefills"] += 1
+        self.commit(jobs, finals)
+
+    def verify(self):
+        ahead = self.choose.choice((0, 0, 0, MAX_WIDTH))
+        jobs, _ = self.batch_that_fits(lambda job: not job.prefilling, lambda jobs: self.reserve(jobs, ahead))
+        if not jobs:
+            return
+        rows, lens, widths = [job.row for job in jobs], [job.committed for job in jobs], self.widths(jobs)
+        finals = [length + width for length, width in zip(lens, widths, strict=True)]
+        # Padding rows: whatever their request index says is not looked at.
+        padding = self.choose.randint(0, 2)
+        batch = rows + [self.choose.choice((rows[0], -3, 999)) for _ in range(padding)]
+        batch_lens, batch_widths = lens + [0] * padding, widths + [2] * padding
+        step = dsv4_npu_ops.build_verify_step(
+            self.tables,
+            torch.tensor(batch),
+            torch.tensor(batch_lens),
+            torch.tensor(batch_widths),
+            *self.rope,
+            max_seq_len=max(finals),
+        )
+        if self.choose.random() < ORACLE_SHARE:
+            self.compare("ragged", step.metadata, batch, batch_lens, batch_widths, max(finals))
+            self.compare_slots_and_rope(step, batch, batch_lens, batch_widths)
+        ends = [length + self.choose.randint(1, width) for length, width in zip(lens, widths, strict=True)]
+        self.read_and_write(jobs, step.out_cache_loc, step.metadata, finals, ends)
+        # An engine that runs ahead of what it knows evicts to a lower bound.
+        self.checked.evict(rows, lens if self.choose.random() < 0.2 else ends)
+        self.events["verifies"] += 1
+        self.commit(jobs, ends)
+
+    def commit(self, jobs, ends):
+        for job, end in zip(jobs, ends, strict=True):
+            job.committed = end
+        self.leave([job for job in jobs if job.committed >= job.total_len])
+
+    def read_and_write(self, jobs, slots, metadata, finals, ends):
+        """A forward: reads what the windows hold, writes up to ``finals``; from ``ends`` on it is garbage."""
+        page_tables = {pool: getattr(metadata, f"{pool}_page_table").numpy() for pool in POOLS if pool != "full"}
+        stamps = {ratio: [] for ratio in (1, 4, 128)}
+        for i, (job, final, end) in enumerate(zip(jobs, finals, ends, strict=True)):
+            self.pools.check_reads(page_tables, i, job.content, job.committed)
+            self.pools.check_full(self.tables.full[job.row].numpy(), job.content, job.committed)
+            for ratio, written in stamps.items():
+                last = np.arange(job.committed // ratio, final // ratio) * ratio + ratio - 1
+                written.append(np.where(last < end, job.content[last], GARBAGE))
+        stamps = {ratio: np.concatenate(written) for ratio, written in stamps.items()}
+        written = {
+            pool: getattr(slots, f"out_{pool}_loc").numpy()[: len(stamps[unit])]
+            for pool, unit in TOKENS_PER_UNIT.items()
+        }
+        self.pools.write(written, stamps)
+
+    # Oracles
+
+    def oracle_tables(self):
+        return {pool: self.checked.model.rows[pool] if self.layout.has_pool(pool) else None for pool in POOLS}
+
+    def compare(self, form, metadata, rows, lens, operands, longest):
+        size = self.layout.page_size
+        columns = {pool: max(1, -(-(longest // unit) // size)) for pool, unit in TOKENS_PER_UNIT.items()}
+        expected = compress_metadata(
+            form,
+            self.oracle_tables(),
+            rows,
+            lens,
+            operands,
+            None,
+            page=size,
+            window=self.layout.sliding_window,
+            columns=columns,
+        )
+        for name, values in expected.items():
+            assert getattr(metadata, name).tolist() == values, name
+        self.events["compared"] += 1
+
+    def compare_slots_and_rope(self, step, rows, lens, widths):
+        for name, values in verify_bundle(self.oracle_tables(), rows, lens, widths).items():
+            assert getattr(step.out_cache_loc, name).tolist() == values, name
+        for pool in ("c4", "c128"):
+            positions = getattr(step.metadata, f"positions_{pool}")
+            for table, name in zip(self.rope, ("cos", "sin"), strict=True):
+                assert torch.equal(getattr(step, f"{pool}_{name}"), table[positions]), name
