@@ -17,6 +17,9 @@ void ExtendPlan::add_row(const ExtendRow& row, const RequestState& state) {
             add_pool(pool, row, state);
         }
     }
+    if (geometry_.maps_full_to_swa) {
+        map(row);
+    }
 }
 
 int32_t ExtendPlan::first_lacking_pool() const {
@@ -33,12 +36,8 @@ void ExtendPlan::add_pool(int32_t pool, const ExtendRow& row, const RequestState
     if (step.empty()) {
         return;
     }
-    int64_t write_begin = step.begin;
+    const int64_t write_begin = first_written(pool, row, step.begin);
     if (is_windowed_pool(pool)) {
-        if (tail_only_ && is_state_pool(pool)) {
-            write_begin =
-                std::max(write_begin, window_start(row.seq_len, pool, geometry_.sliding_window, geometry_.page_shift));
-        }
         check_window(pool, row, state, write_begin);
     }
     keep(pool, row.request, UnitRange{step.begin, write_begin});
@@ -51,6 +50,29 @@ void ExtendPlan::add_pool(int32_t pool, const ExtendRow& row, const RequestState
     });
 }
 
+// First unit from step_begin on that the allocation gives a slot. Pages are taken whole: page tables look for a page's
+// number at its first unit.
+int64_t ExtendPlan::first_written(int32_t pool, const ExtendRow& row, int64_t step_begin) const {
+    if (rules_.tail_only && is_state_pool(pool)) {
+        return std::max(step_begin,
+                        window_start(row.seq_len, pool, geometry_.sliding_window, geometry_.page_shift));
+    }
+    if (rules_.swa_tail != ExtendRules::kNoLength && pool == kSwa) {
+        return std::max(step_begin, page_start(std::max<int64_t>(0, row.seq_len - rules_.swa_tail), geometry_.page_shift));
+    }
+    return step_begin;
+}
+
+void ExtendPlan::map(const ExtendRow& row) {
+    const int64_t begin = rules_.swa_tail == ExtendRules::kNoLength
+                              ? row.prefix_len
+                              : std::max(row.prefix_len, row.seq_len - rules_.swa_tail);
+    if (begin < row.seq_len) {
+        map_segments_.push_back(MapSegment{static_cast<int32_t>(row.request), static_cast<int32_t>(begin),
+                                           static_cast<int32_t>(row.seq_len), kMapTable, {}, 0});
+    }
+}
+
 void ExtendPlan::check_window(int32_t pool, const ExtendRow& row, const RequestState& state,
                               int64_t write_begin) const {
     const UnitRange read{window_start(row.prefix_len, pool, geometry_.sliding_window, geometry_.page_shift),
@@ -59,11 +81,11 @@ void ExtendPlan::check_window(int32_t pool, const ExtendRow& row, const RequestS
         return;
     }
     const int64_t needed_from = read.empty() ? write_begin : read.begin;
-    TORCH_CHECK_VALUE(needed_from >= state.evicted_before[pool], op_, ": prefix_lens[", row.index, "] is ",
+    TORCH_CHECK_VALUE(needed_from >= state.evicted_before[pool], rules_.op, ": prefix_lens[", row.index, "] is ",
                       row.prefix_len, " for request ", row.request, ", whose step needs pool ", kPoolNames[pool],
                       " from position ", needed_from, ", expected a step that needs nothing before ",
                       state.evicted_before[pool], " (evicted)");
-    TORCH_CHECK_VALUE(state.owned[pool].covers(read), op_, ": prefix_lens[", row.index, "] is ", row.prefix_len,
+    TORCH_CHECK_VALUE(state.owned[pool].covers(read), rules_.op, ": prefix_lens[", row.index, "] is ", row.prefix_len,
                       " for request ", row.request, ", whose step reads positions [", read.begin, ", ", read.end,
                       ") of pool ", kPoolNames[pool], ", expected a prefix whose window has slots throughout");
 }

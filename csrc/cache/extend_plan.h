@@ -20,12 +20,22 @@ struct ExtendRow {
     int64_t seq_len;
 };
 
+// What an allocation may do.
+struct ExtendRules {
+    const char* op;
+    bool tail_only;                // the state pools get slots from the window of seq_len on only
+    bool may_start;                // a prefix of 0 starts a request
+    int64_t swa_tail = kNoLength;  // the swa pool gets slots for the last swa_tail tokens only
+
+    static constexpr int64_t kNoLength = -1;
+};
+
 class ExtendPlan {
   public:
-    // tail_only: the state pools get slots from the window of seq_len on only. num_rows: rows that will be added.
-    ExtendPlan(const char* op, const CacheGeometry& geometry, const std::array<FreeQueue, kNumPools>& queues,
-               bool tail_only, size_t num_rows)
-        : op_(op), geometry_(geometry), queues_(queues), tail_only_(tail_only) {
+    // num_rows: rows that will be added.
+    ExtendPlan(const ExtendRules& rules, const CacheGeometry& geometry,
+               const std::array<FreeQueue, kNumPools>& queues, size_t num_rows)
+        : rules_(rules), geometry_(geometry), queues_(queues) {
         segments_.reserve(kNumPools * num_rows);
     }
 
@@ -38,21 +48,24 @@ class ExtendPlan {
     std::vector<ReserveSegment> take_segments() { return std::move(segments_); }
     int64_t pages_needed(int32_t pool) const { return pages_needed_[pool]; }
     const std::vector<ReserveSegment>& segments() const { return segments_; }
+    std::vector<MapSegment> take_map_segments() { return std::move(map_segments_); }
     const std::array<int64_t, kNumPools>& num_slots() const { return num_slots_; }  // entries of each output
     const std::array<FreeQueue, kNumPools>& queues() const { return queues_; }      // once the pages are taken
 
   private:
     void add_pool(int32_t pool, const ExtendRow& row, const RequestState& state);
+    int64_t first_written(int32_t pool, const ExtendRow& row, int64_t step_begin) const;
+    void map(const ExtendRow& row);
     void check_window(int32_t pool, const ExtendRow& row, const RequestState& state, int64_t write_begin) const;
     void keep(int32_t pool, int64_t request, UnitRange units);
     void allocate(int32_t pool, int64_t request, UnitRange units);
     void append(int32_t pool, int64_t request, UnitRange units, int32_t source, int64_t ring_position);
 
-    const char* op_;
+    const ExtendRules& rules_;
     const CacheGeometry& geometry_;
     std::array<FreeQueue, kNumPools> queues_;
-    bool tail_only_;
     std::vector<ReserveSegment> segments_;
+    std::vector<MapSegment> map_segments_;
     std::array<int64_t, kNumPools> num_slots_ = {};
     std::array<int64_t, kNumPools> pages_needed_ = {};
 };

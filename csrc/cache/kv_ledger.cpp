@@ -13,8 +13,8 @@ constexpr int64_t kInt32Max = std::numeric_limits<int32_t>::max();
 }  // namespace
 
 KVLedger::KVLedger(int64_t page_size, int64_t sliding_window, int64_t max_requests, int64_t max_context_len,
-                   const IntList& num_pages)
-    : geometry_{log2_of(page_size), sliding_window, max_requests, max_context_len, {}},
+                   const IntList& num_pages, bool maps_full_to_swa)
+    : geometry_{log2_of(page_size), sliding_window, max_requests, max_context_len, {}, maps_full_to_swa},
       states_(max_requests),
       named_in_(max_requests) {
     TORCH_CHECK_VALUE(is_power_of_two(page_size), "KVLedger: page_size is ", page_size, ", expected a power of two");
@@ -26,11 +26,17 @@ KVLedger::KVLedger(int64_t page_size, int64_t sliding_window, int64_t max_reques
         geometry_.pool_exists[pool] = num_pages[pool] >= 0;
         queues_[pool] = FreeQueue(std::max<int64_t>(0, num_pages[pool]));
     }
+    TORCH_CHECK_VALUE(!maps_full_to_swa || (geometry_.pool_exists[kFull] && geometry_.pool_exists[kSwa]),
+                      "KVLedger: num_pages is ", num_pages,
+                      ", expected pools full and swa, because maps_full_to_swa is true");
 }
 
 KVLedger::Extension KVLedger::alloc_extend(const IntList& requests, const IntList& prefix_lens,
-                                           const IntList& seq_lens) {
-    return extend(ExtendRules{"alloc_extend", true, true}, requests, prefix_lens, seq_lens);
+                                           const IntList& seq_lens, std::optional<int64_t> swa_tail) {
+    TORCH_CHECK_VALUE(swa_tail.value_or(1) >= 1, "alloc_extend: swa_tail is ", swa_tail.value_or(1),
+                      ", expected at least 1");
+    const ExtendRules rules{"alloc_extend", true, true, swa_tail.value_or(ExtendRules::kNoLength)};
+    return extend(rules, requests, prefix_lens, seq_lens);
 }
 
 KVLedger::Extension KVLedger::reserve_extend(const IntList& requests, const IntList& prefix_lens,
@@ -54,7 +60,7 @@ KVLedger::Extension KVLedger::extend(const ExtendRules& rules, const IntList& re
     check_requests(rules.op, requests);
     check_same_size(rules.op, "prefix_lens", prefix_lens, requests);
     check_same_size(rules.op, "seq_lens", seq_lens, requests);
-    ExtendPlan plan(rules.op, geometry_, queues_, rules.tail_only, requests.size());
+    ExtendPlan plan(rules, geometry_, queues_, requests.size());
     for (size_t i = 0; i < requests.size(); ++i) {
         const ExtendRow row{static_cast<int64_t>(i), requests[i], prefix_lens[i], seq_lens[i]};
         check_extend_row(rules, row);
@@ -62,10 +68,10 @@ KVLedger::Extension KVLedger::extend(const ExtendRules& rules, const IntList& re
     }
     const int32_t lacking = plan.first_lacking_pool();
     if (lacking >= 0) {
-        return Extension{{}, {}, lacking, plan.pages_needed(lacking)};
+        return Extension{{}, {}, {}, lacking, plan.pages_needed(lacking)};
     }
     pending_ = PendingExtension{plan.segments(), plan.queues(), requests, seq_lens};
-    return Extension{plan.take_segments(), plan.num_slots(), -1, 0};
+    return Extension{plan.take_segments(), plan.take_map_segments(), plan.num_slots(), -1, 0};
 }
 
 void KVLedger::check_requests(const char* op, const IntList& requests) {

@@ -13,24 +13,33 @@
 namespace dsv4 {
 
 using IntList = std::vector<int64_t>;
-using ReleaseSegments = std::vector<ReleaseSegment>;
+
+// What a call takes back, and the entries of the full-to-swa mapping that lose their meaning by it.
+struct Release {
+    std::vector<ReleaseSegment> segments;
+    std::vector<MapSegment> map_segments;
+};
 
 class KVLedger {
   public:
-    // num_pages: usable pages in table order, -1 for a pool that does not exist.
+    // num_pages: usable pages in table order, -1 for a pool that does not exist. maps_full_to_swa: calls also say what
+    // changes in the full-to-swa mapping.
     KVLedger(int64_t page_size, int64_t sliding_window, int64_t max_requests, int64_t max_context_len,
-             const IntList& num_pages);
+             const IntList& num_pages, bool maps_full_to_swa);
 
     struct Extension {
         std::vector<ReserveSegment> segments;
+        std::vector<MapSegment> map_segments;
         std::array<int64_t, kNumPools> num_slots = {};  // entries of each pool's output
         int32_t lacking_pool = -1;                      // the first pool without enough pages; nothing was changed then
         int64_t needed_pages = 0;                       // of the lacking pool
     };
 
     // Lengths in raw tokens, one entry a row. Each raises ValueError before anything has changed. alloc_extend starts
-    // requests and gives the state pools only the tail; the others know running requests only.
-    Extension alloc_extend(const IntList& requests, const IntList& prefix_lens, const IntList& seq_lens);
+    // requests and gives the state pools only the tail, and with a swa_tail the swa pool no more than that; the others
+    // know running requests only.
+    Extension alloc_extend(const IntList& requests, const IntList& prefix_lens, const IntList& seq_lens,
+                           std::optional<int64_t> swa_tail);
     Extension reserve_extend(const IntList& requests, const IntList& prefix_lens, const IntList& seq_lens);
     Extension alloc_decode(const IntList& requests, const IntList& seq_lens);
     // Enters the last extension into the books. The caller first carries out its segments: until then nothing changed.
@@ -38,11 +47,11 @@ class KVLedger {
 
     // These change the books at once; undo_release() takes back the last of them when its segments could not be
     // carried out.
-    ReleaseSegments evict(const IntList& requests, const IntList& committed_lens);
-    ReleaseSegments free(const IntList& requests);
+    Release evict(const IntList& requests, const IntList& committed_lens);
+    Release free(const IntList& requests);
 
     int64_t backup_state() { return journal_.open(); }
-    ReleaseSegments restore_state(int64_t backup);
+    Release restore_state(int64_t backup);
     void undo_release();
 
     void discard_state(int64_t backup);
@@ -51,12 +60,6 @@ class KVLedger {
     int64_t allocated_len(int64_t request) const;
 
   private:
-    struct ExtendRules {
-        const char* op;
-        bool tail_only;
-        bool may_start;
-    };
-
     Extension extend(const ExtendRules& rules, const IntList& requests, const IntList& prefix_lens,
                      const IntList& seq_lens);
     void check_requests(const char* op, const IntList& requests);
@@ -65,10 +68,11 @@ class KVLedger {
     void check_extend_row(const ExtendRules& rules, const ExtendRow& row) const;
     void begin_release();
     void remember(int64_t request);
-    void release_to_back(ReleaseSegments& segments, int32_t pool, int64_t request, UnitRange range);
+    void release_to_back(Release& release, int32_t pool, int64_t request, UnitRange range);
     bool still_runs(const JournalEntry& entry) const;
     int64_t count_restored_pages(const JournalEntry& entry) const;
-    int64_t release_to_front(ReleaseSegments& segments, const JournalEntry& entry, int64_t ring_position);
+    void append_release(Release& release, int32_t pool, int64_t request, UnitRange units, int64_t ring_position) const;
+    int64_t release_to_front(Release& release, const JournalEntry& entry, int64_t ring_position);
 
     struct PendingExtension {
         std::vector<ReserveSegment> segments;

@@ -14,30 +14,9 @@ int64_t pages_starting_in(UnitRange units, int32_t page_shift) {
     return pages_for(units.end, page_shift) - pages_for(units.begin, page_shift);
 }
 
-// Units in a page that starts before `units` only lose their slots: the page stays with what lies before them.
-void append_release(ReleaseSegments& segments, int32_t pool, int64_t request, UnitRange units, int32_t page_shift,
-                    int64_t ring_position) {
-    const auto append = [&](int64_t begin, int64_t end, int64_t position) {
-        segments.push_back(ReleaseSegment{pool,
-                                          static_cast<int32_t>(request),
-                                          static_cast<int32_t>(begin),
-                                          static_cast<int32_t>(end),
-                                          static_cast<int32_t>(position),
-                                          {},
-                                          0});
-    };
-    const int64_t first_page = min_of(page_start_from(units.begin, page_shift), units.end);
-    if (units.begin < first_page) {
-        append(units.begin, first_page, kKeepPage);
-    }
-    if (first_page < units.end) {
-        append(first_page, units.end, ring_position);
-    }
-}
-
 }  // namespace
 
-ReleaseSegments KVLedger::evict(const IntList& requests, const IntList& committed_lens) {
+Release KVLedger::evict(const IntList& requests, const IntList& committed_lens) {
     check_requests("evict", requests);
     check_same_size("evict", "committed_lens", committed_lens, requests);
     for (size_t i = 0; i < requests.size(); ++i) {
@@ -47,7 +26,7 @@ ReleaseSegments KVLedger::evict(const IntList& requests, const IntList& committe
                           "] is ", committed_lens[i], ", expected 0 <= length <= ", allocated_len,
                           ", the allocated length of request ", requests[i]);
     }
-    ReleaseSegments segments;
+    Release release;
     begin_release();
     for (size_t i = 0; i < requests.size(); ++i) {
         RequestState& state = states_[requests[i]];
@@ -62,32 +41,32 @@ ReleaseSegments KVLedger::evict(const IntList& requests, const IntList& committe
                     remember(requests[i]);
                     remembered = true;
                 }
-                release_to_back(segments, pool, requests[i], UnitRange{state.evicted_before[pool], start});
+                release_to_back(release, pool, requests[i], UnitRange{state.evicted_before[pool], start});
                 state.evicted_before[pool] = start;
             }
         }
     }
-    return segments;
+    return release;
 }
 
-ReleaseSegments KVLedger::free(const IntList& requests) {
+Release KVLedger::free(const IntList& requests) {
     check_requests("free", requests);
     for (size_t i = 0; i < requests.size(); ++i) {
         check_live("free", i, requests[i]);
     }
-    ReleaseSegments segments;
+    Release release;
     begin_release();
     for (const int64_t request : requests) {
         remember(request);
         for (int32_t pool = 0; pool < kNumPools; ++pool) {
-            release_to_back(segments, pool, request, kEverything);
+            release_to_back(release, pool, request, kEverything);
         }
         states_[request].end();
     }
-    return segments;
+    return release;
 }
 
-ReleaseSegments KVLedger::restore_state(int64_t backup) {
+Release KVLedger::restore_state(int64_t backup) {
     journal_.check_innermost("restore_state", backup);
     begin_release();
     undo_.journal = journal_;
@@ -103,9 +82,9 @@ ReleaseSegments KVLedger::restore_state(int64_t backup) {
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
         ring_position[pool] = queues_[pool].push_front(pages[pool]);
     }
-    ReleaseSegments segments;
+    Release release;
     for (const JournalEntry& entry : entries) {
-        ring_position[entry.pool] = release_to_front(segments, entry, ring_position[entry.pool]);
+        ring_position[entry.pool] = release_to_front(release, entry, ring_position[entry.pool]);
     }
     // Newest first, so that the oldest length, or the start of the request, has the last word.
     for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
@@ -118,7 +97,7 @@ ReleaseSegments KVLedger::restore_state(int64_t backup) {
             states_[entry->request].end();
         }
     }
-    return segments;
+    return release;
 }
 
 void KVLedger::begin_release() {
@@ -158,12 +137,37 @@ int64_t KVLedger::allocated_len(int64_t request) const {
     return states_[request].allocated_len;
 }
 
-void KVLedger::release_to_back(ReleaseSegments& segments, int32_t pool, int64_t request, UnitRange range) {
+// Units in a page that starts before `units` only lose their slots: the page stays with what lies before them.
+void KVLedger::append_release(Release& release, int32_t pool, int64_t request, UnitRange units,
+                              int64_t ring_position) const {
+    const auto append = [&](int64_t begin, int64_t end, int64_t position) {
+        release.segments.push_back(ReleaseSegment{pool,
+                                                  static_cast<int32_t>(request),
+                                                  static_cast<int32_t>(begin),
+                                                  static_cast<int32_t>(end),
+                                                  static_cast<int32_t>(position),
+                                                  {},
+                                                  0});
+    };
+    const int64_t first_page = min_of(page_start_from(units.begin, geometry_.page_shift), units.end);
+    if (units.begin < first_page) {
+        append(units.begin, first_page, kKeepPage);
+    }
+    if (first_page < units.end) {
+        append(first_page, units.end, ring_position);
+    }
+    if (geometry_.maps_full_to_swa && pool == kSwa) {
+        release.map_segments.push_back(MapSegment{static_cast<int32_t>(request), static_cast<int32_t>(units.begin),
+                                                  static_cast<int32_t>(units.end), kMapNothing, {}, 0});
+    }
+}
+
+void KVLedger::release_to_back(Release& release, int32_t pool, int64_t request, UnitRange range) {
     UnitRuns& owned = states_[request].owned[pool];
     owned.split(range, [&](UnitRange piece, bool is_owned) {
         if (is_owned) {
             const int64_t position = queues_[pool].push_back(pages_starting_in(piece, geometry_.page_shift));
-            append_release(segments, pool, request, piece, geometry_.page_shift, position);
+            append_release(release, pool, request, piece, position);
         }
     });
     owned.remove(range);
@@ -185,7 +189,7 @@ int64_t KVLedger::count_restored_pages(const JournalEntry& entry) const {
     return pages;
 }
 
-int64_t KVLedger::release_to_front(ReleaseSegments& segments, const JournalEntry& entry, int64_t ring_position) {
+int64_t KVLedger::release_to_front(Release& release, const JournalEntry& entry, int64_t ring_position) {
     if (entry.kind != JournalEntry::Kind::kAllocated || !still_runs(entry)) {
         return ring_position;
     }
@@ -193,7 +197,7 @@ int64_t KVLedger::release_to_front(ReleaseSegments& segments, const JournalEntry
     const int64_t capacity_pages = queues_[entry.pool].capacity();
     owned.split(entry.units, [&](UnitRange piece, bool is_owned) {
         if (is_owned) {
-            append_release(segments, entry.pool, entry.request, piece, geometry_.page_shift, ring_position);
+            append_release(release, entry.pool, entry.request, piece, ring_position);
             ring_position = ring_entry(ring_position, pages_starting_in(piece, geometry_.page_shift), capacity_pages);
         }
     });

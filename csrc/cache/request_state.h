@@ -14,6 +14,7 @@ struct CacheGeometry {
     int64_t max_requests;                     // rows
     int64_t max_context_len;                  // raw tokens
     std::array<bool, kNumPools> pool_exists;  // table order
+    bool maps_full_to_swa;                    // somebody keeps a mapping and wants to know what changes in it
 };
 
 struct RequestState {

@@ -1,5 +1,5 @@
 // Work lists that the host's ledger hands to the allocation ops: one segment is an interval of units of one request in
-// one pool. Both are 8 int32, the rows of an int32 tensor [S, 8], 32 bytes: the unit in which the device copies.
+// one pool. All are 8 int32, the rows of an int32 tensor [S, 8], 32 bytes: the unit in which the device copies.
 //
 // The free pages of a pool are a ring of int32 page ids on the device, as long as the pool has usable pages; the host
 // knows the position of the first free page and how many there are, the device only the ids.
@@ -28,12 +28,23 @@ struct ReleaseSegment {
     int32_t units_before;  // as above
 };
 
+// Entries of the full-to-swa mapping: those of the full slots that the request has for [begin_unit, end_unit).
+struct MapSegment {
+    int32_t request;
+    int32_t begin_unit;
+    int32_t end_unit;
+    int32_t source;  // dsv4::kMapNothing or kMapTable
+    int32_t reserved[3];
+    int32_t units_before;  // as above
+};
+
 namespace dsv4 {
 
 constexpr int64_t kSegmentFields = 8;
 constexpr int64_t kUnitsBeforeField = 7;
 static_assert(sizeof(ReserveSegment) == kSegmentFields * sizeof(int32_t));
 static_assert(sizeof(ReleaseSegment) == kSegmentFields * sizeof(int32_t));
+static_assert(sizeof(MapSegment) == kSegmentFields * sizeof(int32_t));
 
 // The table already says which slots the units have (0: none); they are only reported.
 constexpr int32_t kKeepSlots = 0;
@@ -43,6 +54,11 @@ constexpr int32_t kJoinPage = 1;
 constexpr int32_t kTakePages = 2;
 
 constexpr int32_t kKeepPage = -1;
+
+// The entries become 0: the units have no swa slots any more.
+constexpr int32_t kMapNothing = 0;
+// The entries become what the swa table holds.
+constexpr int32_t kMapTable = 1;
 
 // Entry of the ring that lies `pages` after `position`. capacity: usable pages of the pool, pages <= capacity.
 DSV4_HOST_DEVICE constexpr int64_t ring_entry(int64_t position, int64_t pages, int64_t capacity) {

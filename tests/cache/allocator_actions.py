@@ -18,7 +18,7 @@ def small_allocator(page_size, integer):
             per_request = -(-context_len // {"c4": 4, "c128": 128}.get(pool, 1) // page_size)
             num_pages[pool] = integer(0, 3 * per_request) if integer(0, 3) == 0 else 3 * per_request
     window = (1, 3, 128, page_size, 200)[integer(0, 4)]
-    return CheckedAllocator(page_size, window, MAX_REQUESTS, context_len, num_pages)
+    return CheckedAllocator(page_size, window, MAX_REQUESTS, context_len, num_pages, mapped=integer(0, 1) == 1)
 
 
 class AllocatorActions:
@@ -39,13 +39,14 @@ class AllocatorActions:
         self.committed = {req: min(self.committed.get(req, 0), length) for req, length in lengths.items()}
 
     def extend(self):
-        """A prefill chunk for some rows; free rows start."""
+        """A prefill chunk for some rows; free rows start. Seldom with only the tail of the window."""
         reqs = self.some(range(MAX_REQUESTS))
         prefixes = [self.committed.get(req, 0) for req in reqs]
         longest = (1, 40, 150, 600)[self.integer(0, 3)]
         limit = self.checked.layout.max_context_len
         seqs = [min(prefix + self.integer(0, longest), limit) for prefix in prefixes]
-        if self.checked.alloc_extend(reqs, prefixes, seqs) is not None:
+        swa_tail = self.integer(0, 200) if self.integer(0, 5) == 0 else None
+        if self.checked.alloc_extend(reqs, prefixes, seqs, swa_tail) is not None:
             self.committed.update(zip(reqs, seqs, strict=True))
 
     def reserve(self):

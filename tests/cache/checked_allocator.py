@@ -14,7 +14,7 @@ OUTPUTS = {pool: f"out_{pool}_loc" for pool in POOLS}
 class CheckedAllocator:
     """Every call goes to both; results, errors, tables, lengths and counts must agree, and the invariants hold."""
 
-    def __init__(self, page_size, window, max_requests, max_context_len, num_pages, device="cpu"):
+    def __init__(self, page_size, window, max_requests, max_context_len, num_pages, device="cpu", mapped=True):
         self.layout = dsv4_npu_ops.KVLayout(
             page_size=page_size,
             sliding_window=window,
@@ -24,7 +24,8 @@ class CheckedAllocator:
             device=device,
         )
         self.tables = dsv4_npu_ops.RequestTables(self.layout)
-        self.alloc = dsv4_npu_ops.KVAllocator(self.layout, self.tables)
+        mapped = mapped and "full" in num_pages and "swa" in num_pages
+        self.alloc = dsv4_npu_ops.KVAllocator(self.layout, self.tables, full_to_swa=mapped)
         self.model = AllocatorModel(page_size, window, max_requests, max_context_len, num_pages)
         self.backups = []
         self.outcomes = Counter()  # calls by how they ended
@@ -38,10 +39,10 @@ class CheckedAllocator:
     def length(self, req):
         return self.model.requests[req].length
 
-    def alloc_extend(self, reqs, prefixes, seqs):
+    def alloc_extend(self, reqs, prefixes, seqs, swa_tail=None):
         return self.call(
-            lambda: self.alloc.alloc_extend(reqs, prefixes, seqs),
-            lambda: self.model.extend(reqs, prefixes, seqs, tail_only=True, may_start=True),
+            lambda: self.alloc.alloc_extend(reqs, prefixes, seqs, swa_tail=swa_tail),
+            lambda: self.model.extend(reqs, prefixes, seqs, tail_only=True, may_start=True, swa_tail=swa_tail),
         )
 
     def reserve_extend(self, reqs, prefixes, seqs):
@@ -102,6 +103,8 @@ class CheckedAllocator:
     def check(self):
         for pool in POOLS:
             assert getattr(self.tables, pool).tolist() == self.model.rows[pool], f"table {pool}"
+        if self.alloc.full_to_swa is not None:
+            assert self.alloc.full_to_swa.tolist() == self.model.full_to_swa
         for pool in self.model.pools:
             available = self.alloc.available_pages(pool)
             assert available == len(self.model.free_pages[pool]), f"free pages of {pool}"

@@ -5,7 +5,7 @@ import dsv4_npu_ops
 POOLS = ("full", "swa", "c4", "c128", "c4_state", "c128_state")
 
 
-def make(page_size=128, pages=8, window=128, max_requests=4, max_context_len=1024, **num_pages):
+def make(page_size=128, pages=8, window=128, max_requests=4, max_context_len=1024, full_to_swa=False, **num_pages):
     """An allocator with `pages` pages in every pool but those named; None leaves a pool out."""
     counts = {pool: num_pages.get(pool, pages) for pool in POOLS}
     layout = dsv4_npu_ops.KVLayout(
@@ -16,7 +16,7 @@ def make(page_size=128, pages=8, window=128, max_requests=4, max_context_len=102
         num_pages={pool: count for pool, count in counts.items() if count is not None},
     )
     tables = dsv4_npu_ops.RequestTables(layout)
-    return dsv4_npu_ops.KVAllocator(layout, tables), tables
+    return dsv4_npu_ops.KVAllocator(layout, tables, full_to_swa=full_to_swa), tables
 
 
 def state_of(alloc, tables):

@@ -37,6 +37,10 @@ class AllocatorModel:
         self.free_pages = {pool: list(range(1, num_pages[pool] + 1)) for pool in self.pools}
         self.rows = {pool: [[0] * self.columns(pool) for _ in range(max_requests)] for pool in POOLS}
         self.requests = {}
+        # By full slot; None where the layout has nothing to map.
+        self.full_to_swa = None
+        if "full" in num_pages and "swa" in num_pages:
+            self.full_to_swa = [0] * ((num_pages["full"] + 1) * page_size)
         self.snapshots = []
         self.started = 0
         self.takes = 0
@@ -54,17 +58,19 @@ class AllocatorModel:
 
     # Allocation
 
-    def extend(self, reqs, prefixes, seqs, tail_only, may_start):
+    def extend(self, reqs, prefixes, seqs, tail_only, may_start, swa_tail=None):
         """Returns dict pool -> list of slots; [] for pools that do not exist."""
         self.reject_unless_distinct(reqs)
         if not len(reqs) == len(prefixes) == len(seqs):
             raise Rejected("sizes differ")
+        if swa_tail is not None and swa_tail < 1:
+            raise Rejected("swa_tail")
         for req, prefix, seq in zip(reqs, prefixes, seqs, strict=True):
-            self.reject_bad_step(req, prefix, seq, tail_only, may_start)
+            self.reject_bad_step(req, prefix, seq, tail_only, may_start, swa_tail)
         wanted = {pool: [] for pool in self.pools}  # (request, page index) without a page, in the order of taking
         for pool in self.pools:
             for req, prefix, seq in zip(reqs, prefixes, seqs, strict=True):
-                units = self.units_to_allocate(pool, prefix, seq, tail_only)
+                units = self.units_to_allocate(pool, prefix, seq, tail_only, swa_tail)
                 owned = self.requests[req].pages[pool] if req in self.requests else {}
                 indices = sorted({unit // self.page_size for unit in units})
                 wanted[pool] += [(req, i) for i in indices if i not in owned]
@@ -86,23 +92,30 @@ class AllocatorModel:
                 self.requests[req].pages[pool][page_index] = page
             for req, prefix, seq in zip(reqs, prefixes, seqs, strict=True):
                 row = self.rows[pool][req]
-                for unit in self.units_to_allocate(pool, prefix, seq, tail_only):
+                for unit in self.units_to_allocate(pool, prefix, seq, tail_only, swa_tail):
                     page = self.requests[req].pages[pool][unit // self.page_size]
                     row[unit] = page * self.page_size + unit % self.page_size
                 u = TOKENS_PER_UNIT[pool]
                 result[pool] += row[prefix // u : seq // u]
+        if self.full_to_swa is not None:
+            for req, prefix, seq in zip(reqs, prefixes, seqs, strict=True):
+                for unit in range(prefix if swa_tail is None else max(prefix, seq - swa_tail), seq):
+                    self.full_to_swa[self.rows["full"][req][unit]] = self.rows["swa"][req][unit]
         return result
 
-    def units_to_allocate(self, pool, prefix, seq, tail_only):
+    def units_to_allocate(self, pool, prefix, seq, tail_only, swa_tail=None):
         if prefix == seq:
             return range(0)
         u = TOKENS_PER_UNIT[pool]
         begin = prefix // u
         if tail_only and pool.endswith("_state"):
             begin = max(begin, self.window_start(pool, seq))
+        if swa_tail is not None and pool == "swa":
+            tail_start = max(0, seq - swa_tail)
+            begin = max(begin, tail_start - tail_start % self.page_size)
         return range(begin, seq // u)
 
-    def reject_bad_step(self, req, prefix, seq, tail_only, may_start):
+    def reject_bad_step(self, req, prefix, seq, tail_only, may_start, swa_tail):
         if prefix < 0 or seq < prefix or seq > self.max_context_len:
             raise Rejected("lengths")
         if req not in self.requests and (prefix > 0 or not may_start):
@@ -114,7 +127,7 @@ class AllocatorModel:
         for pool in self.pools:
             if pool in ("swa", "c4_state", "c128_state"):
                 reads = range(self.window_start(pool, prefix), prefix)
-                writes = self.units_to_allocate(pool, prefix, seq, tail_only)
+                writes = self.units_to_allocate(pool, prefix, seq, tail_only, swa_tail)
                 if any(self.rows[pool][req][unit] == 0 for unit in reads):
                     raise Rejected("the window has no slots")
                 if any(unit < self.requests[req].gone[pool] for unit in writes):
@@ -134,10 +147,15 @@ class AllocatorModel:
     def drop_page(self, pool, req, page_index):
         """Takes a page from its request and returns its id."""
         start = page_index * self.page_size
-        row = self.rows[pool][req]
-        for unit in range(start, min(start + self.page_size, len(row))):
-            row[unit] = 0
+        for unit in range(start, min(start + self.page_size, len(self.rows[pool][req]))):
+            self.drop_slot(pool, req, unit)
         return self.requests[req].pages[pool].pop(page_index)
+
+    def drop_slot(self, pool, req, unit):
+        """Clears an entry of a table, and what the mapping says of it."""
+        if self.full_to_swa is not None and pool in ("full", "swa"):
+            self.full_to_swa[self.rows["full"][req][unit]] = 0
+        self.rows[pool][req][unit] = 0
 
     def evict(self, reqs, lengths):
         self.reject_unless_running(reqs)
@@ -190,7 +208,7 @@ class AllocatorModel:
                 row = self.rows[pool][req]
                 for unit, slot in enumerate(row):
                     if slot and unit not in kept:
-                        row[unit] = 0
+                        self.drop_slot(pool, req, unit)
                 for page_index in sorted(request.pages[pool]):
                     start = page_index * self.page_size
                     if not any(row[start : start + self.page_size]):

@@ -9,6 +9,7 @@ from torch import Tensor
 from dsv4_npu_ops.cache.layout import POOLS, KVLayout
 from dsv4_npu_ops.cache.out_cache_loc import OutCacheLoc
 from dsv4_npu_ops.cache.tables import RequestTables
+from dsv4_npu_ops.ops.map_full_to_swa import map_full_to_swa
 from dsv4_npu_ops.ops.release_pages import release_pages
 from dsv4_npu_ops.ops.reserve_extend import reserve_extend
 
@@ -62,16 +63,23 @@ class KVAllocator:
     Args:
         layout: shapes and page counts.
         tables: request tables of the same layout; only the allocator (or ``write_req_tables``) may write them.
+        full_to_swa: keep a mapping from full slots to swa slots, at the cost of one more launch a call.
+
+    Attributes:
+        full_to_swa: int64 ``[slots of the full pool]`` on the tables' device, indexed by full slot: the swa slot of the
+            same token, 0 while it has none. None unless asked for.
 
     Raises:
-        ValueError: the tables are of another layout.
+        ValueError: the tables are of another layout, or a mapping is asked for and there is no full or no swa pool.
 
     Source: docs/spec.md, allocation and invariants.
     """
 
-    def __init__(self, layout: KVLayout, tables: RequestTables) -> None:
+    def __init__(self, layout: KVLayout, tables: RequestTables, *, full_to_swa: bool = False) -> None:
         if tables.layout != layout:
             raise ValueError(f"KVAllocator: tables have {tables.layout}, expected those of {layout}")
+        if full_to_swa and not (layout.has_pool("full") and layout.has_pool("swa")):
+            raise ValueError(f"KVAllocator: full_to_swa is True, expected pools full and swa in {layout}")
         self.layout = layout
         self.tables = tables
         self._num_pages = [layout.num_pages.get(pool, 0) for pool in POOLS]
@@ -84,9 +92,16 @@ class KVAllocator:
             layout.max_requests,
             layout.max_context_len,
             [layout.num_pages.get(pool, -1) for pool in POOLS],
+            full_to_swa,
         )
+        self.full_to_swa: Tensor | None = None
+        if full_to_swa:
+            mapping = torch.zeros(layout.num_slots("full"), dtype=torch.int64, device="cpu")
+            self.full_to_swa = mapping.to(layout.device)
 
-    def alloc_extend(self, reqs: Integers, prefix_lens: Integers, seq_lens: Integers) -> OutCacheLoc:
+    def alloc_extend(
+        self, reqs: Integers, prefix_lens: Integers, seq_lens: Integers, *, swa_tail: int | None = None
+    ) -> OutCacheLoc:
         """Slots for a prefill, or a chunk of one; a prefix of 0 on a free row starts a request.
 
         full, swa, c4 and c128 get all units of ``[prefix, seq)``, the state pools only
@@ -96,6 +111,9 @@ class KVAllocator:
             reqs: request ids (rows of the tables).
             prefix_lens: tokens that are in the cache already, at most the allocated length.
             seq_lens: tokens afterwards.
+            swa_tail: for a decode instance that gets the window from a prefill instance: the swa pool gets only the
+                last ``swa_tail`` tokens of each row, at least 1, and what lies before them in the same page. In
+                ``full_to_swa`` only the last ``swa_tail`` tokens are set.
 
         Returns:
             OutCacheLoc: see the class.
@@ -103,7 +121,8 @@ class KVAllocator:
         Raises:
             PoolExhausted: a pool has too few pages.
             ValueError: an id out of range, named twice or (with a prefix) not running; lengths negative, decreasing
-                or beyond the table or the allocated length; a step that needs evicted or never allocated positions.
+                or beyond the table or the allocated length; a step that needs evicted or never allocated positions;
+                a ``swa_tail`` below 1.
 
         Source: docs/spec.md, allocation.
         """
@@ -112,6 +131,7 @@ class KVAllocator:
                 host_integers("alloc_extend", "reqs", reqs),
                 host_integers("alloc_extend", "prefix_lens", prefix_lens),
                 host_integers("alloc_extend", "seq_lens", seq_lens),
+                None if swa_tail is None else host_integer("alloc_extend", "swa_tail", swa_tail),
             )
         )
 
@@ -239,27 +259,42 @@ class KVAllocator:
         """
         return self._ledger.allocated_len(host_integer("allocated_len", "req", req))
 
-    def _reserve(self, decision: tuple[Tensor, list[int], list[int]]) -> OutCacheLoc:
-        segments, num_slots, shortage = decision
+    def _reserve(self, decision: tuple[Tensor, int, list[int], list[int]]) -> OutCacheLoc:
+        work, num_mapped, num_slots, shortage = decision
         if shortage:
             pool, needed_pages, free_pages = shortage
             raise PoolExhausted(POOLS[pool], needed_pages, free_pages)
-        slots = reserve_extend(self.tables, self._free_pages, self._on_device(segments), self._num_pages, num_slots)
+        segments, map_segments = self._on_device(work, num_mapped)
+        slots = reserve_extend(self.tables, self._free_pages, segments, self._num_pages, num_slots)
+        self._map(map_segments)
         self._ledger.commit_extension()
         return slots
 
-    def _release(self, segments: Tensor) -> None:
-        if not segments.shape[0]:
+    def _release(self, decision: tuple[Tensor, int]) -> None:
+        work, num_mapped = decision
+        if not work.shape[0]:
             return
         try:
-            release_pages(self.tables, self._free_pages, self._on_device(segments), self._num_pages)
+            segments, map_segments = self._on_device(work, num_mapped)
+            # First: it reads the full slots that the release may clear.
+            self._map(map_segments)
+            release_pages(self.tables, self._free_pages, segments, self._num_pages)
         except BaseException:
             # All or nothing: the books must say what the tables say.
             self._ledger.undo_release()
             raise
 
-    def _on_device(self, segments: Tensor) -> Tensor:
-        return segments.to(self._free_pages.device, non_blocking=True)
+    def _map(self, map_segments: Tensor | None) -> None:
+        if map_segments is not None and self.full_to_swa is not None:
+            map_full_to_swa(self.tables, map_segments, self.full_to_swa)
+
+    def _on_device(self, work: Tensor, num_mapped: int) -> tuple[Tensor, Tensor | None]:
+        """The segments, and those of the mapping behind them, by one copy."""
+        work = work.to(self._free_pages.device, non_blocking=True)
+        if not num_mapped:
+            return work, None
+        split = work.shape[0] - num_mapped
+        return work[:split], work[split:]
 
 
 def host_integer(op: str, name: str, value: int) -> int:

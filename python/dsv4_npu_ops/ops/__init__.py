@@ -10,6 +10,7 @@ from dsv4_npu_ops.ops.compress_metadata import (
 )
 from dsv4_npu_ops.ops.compressor_metadata import compressor_metadata
 from dsv4_npu_ops.ops.draft_steps import build_draft_steps
+from dsv4_npu_ops.ops.map_full_to_swa import map_full_to_swa
 from dsv4_npu_ops.ops.release_pages import release_pages
 from dsv4_npu_ops.ops.reserve_extend import reserve_extend
 from dsv4_npu_ops.ops.rope_gather import rope_gather
@@ -29,6 +30,7 @@ __all__ = [
     "build_verify_step",
     "compressor_metadata",
     "flatten_verify_bundle",
+    "map_full_to_swa",
     "release_pages",
     "reserve_extend",
     "rope_gather",

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "ops/map_full_to_swa/map_full_to_swa_index.h"
+
+namespace dsv4 {
+
+// Checks every argument of map_full_to_swa but the values in tensors; touches no data.
+MapFullToSwaParams check_map_full_to_swa(const at::Tensor& full_table, const at::Tensor& swa_table,
+                                         const at::Tensor& segments, const at::Tensor& full_to_swa, int64_t page_size);
+
+}  // namespace dsv4

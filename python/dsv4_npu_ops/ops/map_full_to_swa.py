@@ -1,0 +1,32 @@
+"""Keeping the full-to-swa mapping: wrapper and fake kernel of ``torch.ops.dsv4_npu_ops.map_full_to_swa``."""
+
+import torch
+from torch import Tensor
+
+from dsv4_npu_ops.cache.tables import RequestTables
+
+
+def map_full_to_swa(tables: RequestTables, segments: Tensor, full_to_swa: Tensor) -> None:
+    """Sets or clears the mapping entries of intervals of tokens, in one launch.
+
+    ``KVAllocator`` with ``full_to_swa=True`` is what engines use; this op is its device half.
+
+    Args:
+        tables: request tables, int32, read only; ``full`` holds a slot for every token of the intervals.
+        segments: int32 ``[S, 8]`` on the tables' device, one interval of one request a row:
+            ``(request, begin_unit, end_unit, source, 0, 0, 0, units_before)``. Source 0 clears the entries, 1 copies
+            what ``tables.swa`` holds. No two intervals name the same full slot.
+        full_to_swa: int64 ``[slots of the full pool]`` on the tables' device, indexed by full slot; written.
+
+    Raises:
+        ValueError: wrong dtype, shape or device, or (on a CPU) a segment outside the tables, or a token without a full
+            slot of the mapping; nothing was written.
+
+    Source: docs/spec.md, full-to-swa mapping.
+    """
+    torch.ops.dsv4_npu_ops.map_full_to_swa(tables.full, tables.swa, segments, full_to_swa, tables.page_size)
+
+
+@torch.library.register_fake("dsv4_npu_ops::map_full_to_swa")
+def _(full_table: Tensor, swa_table: Tensor, segments: Tensor, full_to_swa: Tensor, page_size: int) -> None:
+    return None

@@ -1,0 +1,185 @@
+"""map_full_to_swa against its oracle."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from reference.full_to_swa import map_full_to_swa as oracle
+
+from dsv4_npu_ops import KVLayout, RequestTables
+from dsv4_npu_ops.ops import map_full_to_swa
+
+REQUESTS = 3
+COLUMNS = 70
+POISON = -7
+
+
+def make(page_size, num_pages, shuffled, device, columns=COLUMNS):
+    """Tables in strided rows whose every unit has a slot of its own, and a poisoned mapping."""
+    layout = KVLayout(
+        page_size=page_size,
+        max_requests=REQUESTS,
+        max_context_len=columns,
+        num_pages={"full": num_pages, "swa": num_pages},
+        device=device,
+    )
+    tables = RequestTables(layout)
+    for pool in ("full", "swa"):
+        pages = iter(shuffled(list(range(1, num_pages + 1))))
+        wide = torch.zeros(REQUESTS, columns + 3, dtype=torch.int32)
+        for request in range(REQUESTS):
+            for begin in range(0, columns, page_size):
+                end = min(begin + page_size, columns)
+                wide[request, begin:end] = next(pages) * page_size + torch.arange(end - begin, dtype=torch.int32)
+        setattr(tables, pool, wide.to(device)[:, :columns])
+    return tables, torch.full((layout.num_slots("full"),), POISON, dtype=torch.int64, device=device)
+
+
+def work_list(rows, device):
+    listed, units = [], 0
+    for request, begin, end, source in rows:
+        listed.append([request, begin, end, source, 0, 0, 0, units])
+        units += end - begin
+    return torch.tensor(listed, dtype=torch.int32, device=device).reshape(-1, 8)
+
+
+@given(page_size=st.sampled_from([1, 2, 4, 8, 64]), data=st.data(), source=st.randoms(use_true_random=False))
+def test_equals_the_oracle(device, page_size, data, source):
+    num_pages = REQUESTS * -(-COLUMNS // page_size) + data.draw(st.integers(0, 3))
+    tables, mapping = make(page_size, num_pages, lambda ids: source.sample(ids, len(ids)), device)
+    rows = []
+    for request in range(REQUESTS):
+        cuts = sorted(data.draw(st.sets(st.integers(0, COLUMNS), max_size=5)))
+        rows += [
+            (request, begin, end, data.draw(st.integers(0, 1)))
+            for begin, end in zip(cuts[::2], cuts[1::2], strict=False)
+        ]
+    rows = data.draw(st.permutations(rows))
+    if rows and data.draw(st.booleans()):
+        tables.swa[rows[0][0], rows[0][1]] = 0  # a token without a swa slot
+    before = [table.clone() for table in tables.in_order()]
+    want = mapping.tolist()
+    oracle(tables.full.tolist(), tables.swa.tolist(), want, rows)
+    map_full_to_swa(tables, work_list(rows, device), mapping)
+    assert mapping.dtype == torch.int64
+    assert mapping.tolist() == want
+    assert all(torch.equal(table, was) for table, was in zip(tables.in_order(), before, strict=True))
+
+
+@pytest.mark.parametrize("page_size, columns", [(8192, 9000), (1, 1500), (128, 9000)])
+def test_more_than_a_tile(device, page_size, columns):
+    """Pages longer than what a device works on at a time, and more pages than that."""
+    num_pages = REQUESTS * -(-columns // page_size)
+    tables, mapping = make(page_size, num_pages, lambda ids: ids[::-1], device, columns)
+    rows = [(0, 3, columns, 1), (2, 0, columns - 1, 1), (1, 1, columns, 0)]
+    want = mapping.tolist()
+    oracle(tables.full.tolist(), tables.swa.tolist(), want, rows)
+    map_full_to_swa(tables, work_list(rows, device), mapping)
+    assert mapping.tolist() == want
+
+
+def test_the_readme_example():
+    layout = KVLayout(page_size=4, max_requests=2, max_context_len=8, num_pages={"full": 7, "swa": 7})
+    tables = RequestTables(layout)
+    tables.full[1, :6] = torch.tensor([20, 21, 22, 23, 8, 9])
+    tables.swa[1, :6] = torch.tensor([12, 13, 14, 15, 28, 29])
+    mapping = torch.full((layout.num_slots("full"),), POISON, dtype=torch.int64)
+    map_full_to_swa(tables, work_list([(1, 2, 6, 1), (1, 0, 2, 0)], "cpu"), mapping)
+    want = [POISON] * 32
+    want[20:24], want[8:10] = [0, 0, 14, 15], [28, 29]
+    assert mapping.tolist() == want
+
+
+BAD_SEGMENTS = [
+    ((3, 0, 8, 1), "segments[1] is request 3, units [0, 8), source 1, expected a row of the request tables"),
+    ((-1, 0, 8, 1), "expected a row of the request tables"),
+    ((1, 4, 4, 1), "expected a non-empty interval of the tables' columns"),
+    ((1, 0, 25, 1), "expected a non-empty interval of the tables' columns"),
+    ((1, 0, 8, 2), "expected source 0 (nothing) or 1 (the swa table)"),
+    ((2, 0, 24, 1), "full_table[2, 16] is 0, expected the slot of a page that the request owns, below 80"),
+    ((1, 8, 9, 1), "full_table[1, 8] is 81, expected the slot of a page"),
+    ((1, 16, 17, 0), "full_table[1, 16] is 80, expected the slot of a page that the request owns, below 80"),
+]
+
+
+def with_bad_slots():
+    tables, mapping = make(8, 9, lambda ids: ids, "cpu", columns=24)
+    tables.full[2, 16:] = 0
+    tables.full[1, 8] = 81
+    tables.full[1, 16] = 80
+    return tables, mapping
+
+
+@pytest.mark.cpu_only
+@pytest.mark.parametrize("segment, message", BAD_SEGMENTS, ids=[str(s) for s, _ in BAD_SEGMENTS])
+def test_bad_segments_write_nothing(segment, message):
+    tables, mapping = with_bad_slots()
+    with pytest.raises(ValueError) as error:
+        map_full_to_swa(tables, work_list([(0, 0, 8, 1), segment], "cpu"), mapping)
+    assert "map_full_to_swa: " in str(error.value) and message in str(error.value)
+    assert torch.all(mapping == POISON)
+
+
+@pytest.mark.simulated_only
+@pytest.mark.parametrize("segment, message", BAD_SEGMENTS[:5], ids=[str(s) for s, _ in BAD_SEGMENTS[:5]])
+def test_a_bad_segment_is_left_out_and_reported(ascend_sim, segment, message):
+    tables, mapping = with_bad_slots()
+    map_full_to_swa(tables, work_list([(0, 0, 8, 1), segment, (0, 8, 16, 1)], "cpu"), mapping)
+    want = [POISON] * 80
+    want[8:24] = tables.swa[0, :16].tolist()
+    assert mapping.tolist() == want
+    (lane,) = ascend_sim.take_errors()
+    assert lane[0] == 10 and lane[2:4] == [1, segment[0]]
+
+
+@pytest.mark.simulated_only
+def test_a_page_without_a_full_slot_is_left_out_and_reported(ascend_sim):
+    tables, mapping = with_bad_slots()
+    map_full_to_swa(tables, work_list([(1, 0, 20, 1)], "cpu"), mapping)
+    want = [POISON] * 80
+    want[32:40] = tables.swa[1, :8].tolist()
+    assert mapping.tolist() == want
+    (lane,) = ascend_sim.take_errors()
+    assert lane[:4] == [10, 4, 0, 81]
+
+
+BAD_ARGUMENTS = [
+    (dict(full_to_swa=torch.zeros(80, dtype=torch.int32)), "full_to_swa has dtype Int, expected Long"),
+    (dict(full_to_swa=torch.zeros(2, 40, dtype=torch.int64)), "full_to_swa has shape [2, 40], expected 1 dimension"),
+    (dict(full_to_swa=torch.zeros(160, dtype=torch.int64)[::2]), "full_to_swa has strides [2]"),
+    (dict(segments=torch.zeros(1, 7, dtype=torch.int32)), "segments has shape [1, 7], expected [1, 8]"),
+    (dict(segments=torch.zeros(1, 8)), "segments has dtype Float, expected Int"),
+    (dict(swa=torch.zeros(3, 23, dtype=torch.int32)), "swa_table has shape [3, 23], expected [3, 24]"),
+    (dict(full=torch.zeros(3, 24)), "full_table has dtype Float, expected Int"),
+    (dict(page_size=12), "page_size is 12, expected a power of two"),
+]
+
+
+@pytest.mark.parametrize("bad, message", BAD_ARGUMENTS, ids=[message for _, message in BAD_ARGUMENTS])
+def test_bad_arguments(bad, message):
+    tables, mapping = make(8, 9, lambda ids: ids, "cpu", columns=24)
+    for name in ("full", "swa", "page_size"):
+        setattr(tables, name, bad.get(name, getattr(tables, name)))
+    segments = bad.get("segments", work_list([], "cpu"))
+    with pytest.raises(ValueError) as error:
+        map_full_to_swa(tables, segments, bad.get("full_to_swa", mapping))
+    assert f"map_full_to_swa: {message}" in str(error.value)
+
+
+@pytest.mark.cpu_only
+def test_wrong_count_of_units_before_writes_nothing():
+    tables, mapping = make(8, 9, lambda ids: ids, "cpu", columns=24)
+    segments = work_list([(0, 0, 8, 1), (1, 0, 8, 1)], "cpu")
+    segments[1, 7] = 9
+    message = r"segments\[1\] says that 9 units come before it, expected 8"
+    with pytest.raises(ValueError, match=f"map_full_to_swa: {message}"):
+        map_full_to_swa(tables, segments, mapping)
+    assert torch.all(mapping == POISON)
+
+
+def test_opcheck():
+    tables, mapping = make(8, 9, lambda ids: ids, "cpu", columns=24)
+    torch.library.opcheck(
+        torch.ops.dsv4_npu_ops.map_full_to_swa.default,
+        (tables.full, tables.swa, work_list([(0, 3, 20, 1)], "cpu"), mapping, 8),
+    )
