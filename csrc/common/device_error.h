@@ -26,6 +26,7 @@ constexpr int32_t kErrorOpReserveExtend = 7;
 constexpr int32_t kErrorOpReleasePages = 8;
 constexpr int32_t kErrorOpDraftSteps = 9;
 constexpr int32_t kErrorOpMapFullToSwa = 10;
+constexpr int32_t kErrorOpC4SlotsFromFull = 11;
 
 // Values of kErrorCode that several ops use.
 constexpr int32_t kErrorPositionOutOfRange = 100;

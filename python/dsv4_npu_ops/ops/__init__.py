@@ -3,6 +3,7 @@
 from dsv4_npu_ops import _C  # noqa: F401  (loading it registers torch.ops.dsv4_npu_ops)
 from dsv4_npu_ops.ops.advance_step import advance_step
 from dsv4_npu_ops.ops.apply_rotary import apply_rotary
+from dsv4_npu_ops.ops.c4_slots_from_full import c4_slots_from_full
 from dsv4_npu_ops.ops.compress_metadata import (
     build_compress_metadata_decode,
     build_compress_metadata_prefill,
@@ -28,6 +29,7 @@ __all__ = [
     "build_draft_steps",
     "build_rope_tables",
     "build_verify_step",
+    "c4_slots_from_full",
     "compressor_metadata",
     "flatten_verify_bundle",
     "map_full_to_swa",
