@@ -30,12 +30,13 @@ STATE_TOKENS = {"c4_state": 7, "c128_state": 127}
 class Job:
     """A request: how much of it is cached, and what it is to become."""
 
-    def __init__(self, serial, prompt_len, total_len, width, chunk):
+    def __init__(self, serial, prompt_len, total_len, width, chunk, received):
         self.serial = serial
         self.prefill_len = prompt_len
         self.total_len = total_len
         self.width = width
         self.chunk = chunk
+        self.received = received  # prefilled elsewhere: the prompt's pages are allocated at once and arrive filled
         self.committed = 0
         self.row = None
         self.content = (serial << 20) + np.arange(total_len + MAX_WIDTH)
@@ -45,6 +46,7 @@ class Job:
         return self.committed < self.prefill_len
 
     def retracted(self):
+        self.received = False
         self.prefill_len = max(self.prefill_len, self.committed)
         self.committed, self.row = 0, None
 
@@ -79,6 +81,8 @@ class BatchEngine:
         self.checked = CheckedAllocator(page_size, window, MAX_ROWS, context_len, pages)
         self.layout, self.tables = self.checked.layout, self.checked.tables
         self.pools = StampedPools(self.layout)
+        mapping = self.checked.alloc.full_to_swa
+        self.full_to_swa = None if mapping is None else mapping.numpy()
         angles = torch.arange(context_len)[:, None] * torch.tensor([0.5, 0.25])
         self.rope = dsv4_npu_ops.build_rope_tables(torch.polar(torch.ones_like(angles), angles), torch.float32)
         self.free_rows = list(range(MAX_ROWS))
@@ -98,6 +102,7 @@ class BatchEngine:
             self.running.append(job)
         if self.choose.random() < 0.1:
             self.try_and_decide()
+        self.receive()
         self.prefill()
         self.verify()
         assert self.checked.outcomes["rejected"] == 0
@@ -115,7 +120,8 @@ class BatchEngine:
         prompt_len = min(prompt_len, total_len)
         self.serial += 1
         chunk = self.choose.choice((self.choose.randint(1, 9), self.choose.randint(1, MAX_CHUNK), MAX_CHUNK))
-        self.waiting.append(Job(self.serial, prompt_len, total_len, self.choose.randint(1, MAX_WIDTH), chunk))
+        width, received = self.choose.randint(1, MAX_WIDTH), self.choose.random() < 0.2
+        self.waiting.append(Job(self.serial, prompt_len, total_len, width, chunk, received))
         self.events["arrived"] += 1
 
     def leave(self, jobs):
@@ -173,7 +179,7 @@ class BatchEngine:
     def try_and_decide(self):
         """Allocates under one or two backups and takes it back or keeps it; what is taken back comes again alike."""
         verifying = [job for job in self.running if not job.prefilling]
-        starting = [job for job in self.running if job.prefilling]
+        starting = [job for job in self.running if job.prefilling and not job.received]
         self.checked.backup()
         first = self.reserve(verifying) if verifying else None
         if self.choose.random() < 0.5:
@@ -196,8 +202,23 @@ class BatchEngine:
 
     # Steps
 
+    def receive(self):
+        """Requests that were prefilled elsewhere: only the tail of the window is allocated."""
+        tail = self.layout.sliding_window + self.choose.randint(0, 9)
+        jobs, slots = self.batch_that_fits(
+            lambda job: job.prefilling and job.received,
+            lambda jobs: self.checked.alloc_extend(
+                [job.row for job in jobs], [0] * len(jobs), [job.prefill_len for job in jobs], tail
+            ),
+        )
+        if jobs:
+            lens = [job.prefill_len for job in jobs]
+            self.write(jobs, slots, lens, lens)
+            self.events["received"] += len(jobs)
+            self.commit(jobs, lens)
+
     def prefill(self):
-        jobs, slots = self.batch_that_fits(lambda job: job.prefilling, self.extend)
+        jobs, slots = self.batch_that_fits(lambda job: job.prefilling and not job.received, self.extend)
         if not jobs:
             return
         rows, lens = [job.row for job in jobs], [job.committed for job in jobs]
@@ -249,10 +270,14 @@ class BatchEngine:
     def read_and_write(self, jobs, slots, metadata, finals, ends):
         """A forward: reads what the windows hold, writes up to ``finals``; from ``ends`` on it is garbage."""
         page_tables = {pool: getattr(metadata, f"{pool}_page_table").numpy() for pool in POOLS if pool != "full"}
-        stamps = {ratio: [] for ratio in (1, 4, 128)}
-        for i, (job, final, end) in enumerate(zip(jobs, finals, ends, strict=True)):
+        for i, job in enumerate(jobs):
             self.pools.check_reads(page_tables, i, job.content, job.committed)
-            self.pools.check_full(self.tables.full[job.row].numpy(), job.content, job.committed)
+            self.pools.check_full(self.tables.full[job.row].numpy(), job.content, job.committed, self.full_to_swa)
+        self.write(jobs, slots, finals, ends)
+
+    def write(self, jobs, slots, finals, ends):
+        stamps = {ratio: [] for ratio in (1, 4, 128)}
+        for job, final, end in zip(jobs, finals, ends, strict=True):
             for ratio, written in stamps.items():
                 last = np.arange(job.committed // ratio, final // ratio) * ratio + ratio - 1
                 written.append(np.where(last < end, job.content[last], GARBAGE))

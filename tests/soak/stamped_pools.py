@@ -50,7 +50,15 @@ class StampedPools:
             found = self.stamps[pool][pages.astype(np.int64) * size + units % size]
             assert (found == stamps).all(), f"{pool} holds something else where a unit is still read"
 
-    def check_full(self, table_row, content, length):
-        """The full pool is the engine's own: its slots come straight from the table."""
+    def check_full(self, table_row, content, length, full_to_swa):
+        """The full pool is the engine's own: its slots come straight from the table, those of the window from them.
+
+        full_to_swa: the allocator's mapping; None if it keeps none.
+        """
         if "full" in self.stamps:
-            assert (self.stamps["full"][table_row[:length]] == content[:length]).all(), "full holds something else"
+            slots = table_row[:length]
+            assert (self.stamps["full"][slots] == content[:length]).all(), "full holds something else"
+            if full_to_swa is not None:
+                seen = slice(max(0, length - self.layout.sliding_window + 1), length)
+                mapped = self.stamps["swa"][full_to_swa[slots[seen]]]
+                assert (mapped == content[seen]).all(), "a full slot is mapped to something else"

@@ -12,5 +12,5 @@ def test_a_continuous_batch_loses_and_leaks_nothing():
     events = Counter()
     for seed in range(len(PAGE_SIZES)):
         events += soak_one_cache(seed, STEPS_PER_PAGE_SIZE)
-    for event in ("prefills", "verifies", "retracted", "cancelled", "restored", "compared", "exhausted"):
+    for event in ("prefills", "received", "verifies", "retracted", "cancelled", "restored", "compared", "exhausted"):
         assert events[event] > 3, f"too few {event} to mean anything: {events}"
