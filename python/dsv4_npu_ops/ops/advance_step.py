@@ -60,7 +60,9 @@ def advance_step(
     context = tables.layout.max_context_len
     if out is None:
         *results, hidden = _advance(*rows, width, context)
-        return AdvancedStep(*results, hidden_states=None if hidden_states is None else hidden)
+        advanced = AdvancedStep(*results)
+        advanced.hidden_states = None if hidden_states is None else hidden
+        return advanced
     _advance_out(
         *rows,
         width,
