@@ -45,15 +45,18 @@ def poisoned_runner(target: Any, nextn: Any, layout: KVLayout, **options: Any) -
 
         return call
 
-    evict = watched(runner.allocator.evict)
+    reserve_extend = runner.allocator.reserve_extend
 
-    def evict_and_poison_rejected(rows: list[int], committed: list[int]) -> None:
-        evict(rows, committed)
+    def reserve_and_poison(rows: list[int], prefix_lens: list[int], seq_lens: list[int]) -> Any:
+        # From the prefix on nothing is committed: what was rejected lies there, and what is about to be written.
+        result = reserve_extend(rows, prefix_lens, seq_lens)
         for pool in POOLS:
-            for row, length in zip(rows, committed, strict=True):
+            for row, length in zip(rows, prefix_lens, strict=True):
                 slots = getattr(runner.tables, pool)[row, length // RAW_TOKENS_PER_SLOT[pool] :]
                 poison(pool, slots[slots > 0])
+        return result
 
-    runner.allocator.evict = evict_and_poison_rejected
+    runner.allocator.reserve_extend = reserve_and_poison
+    runner.allocator.evict = watched(runner.allocator.evict)
     runner.allocator.free = watched(runner.allocator.free)
     return runner

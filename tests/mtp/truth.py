@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import torch
-from mtp.small_models import transformers_greedy
+from mtp.small_models import VOCAB_SIZE, transformers_greedy
 
 from dsv4_npu_ops.mtp.scheduler import Running
 from dsv4_npu_ops.mtp.step import Step
@@ -42,6 +42,32 @@ def forced(truths: list[list[int]], choose: Callable[[int, int, int], int], voca
         if wanted < width:
             following[wanted - 1] = (following[wanted - 1] + 1) % vocab_size
         return following
+
+    return script
+
+
+def forced_on_device(
+    prompt_lens: list[int], truths: list[list[int]], choose: Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor]
+):
+    """``forced`` for a runner whose host does not know what was generated: the same guesses, by tensors alone.
+
+    Args:
+        prompt_lens: tokens of every request's prompt.
+        truths: its continuation; behind its end guesses are its last token.
+        choose: accepted length by request, generated tokens and width.
+    """
+    lengths = torch.tensor(prompt_lens)
+    longest = max(map(len, truths))
+    texts = torch.tensor([[*text, *[text[-1]] * (longest - len(text))] for text in truths])
+
+    def script(requests: list[int], committed: torch.Tensor, guesses: torch.Tensor) -> torch.Tensor:
+        rows = torch.tensor(requests)
+        # The newest token is generated and not committed.
+        generated, width = committed - lengths[rows] + 1, guesses.shape[1] + 1
+        offsets = torch.arange(width - 1)
+        following = texts[rows[:, None], (generated[:, None] + offsets).clamp(max=longest - 1)]
+        wrong = offsets == choose(rows, generated, width)[:, None] - 1
+        return torch.where(wrong, (following + 1) % VOCAB_SIZE, following)
 
     return script
 

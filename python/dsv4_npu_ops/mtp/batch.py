@@ -38,12 +38,14 @@ class Batch:
         lens: committed lengths, 0 for padding rows.
         widths: new tokens per row; a padding row of a uniform batch holds as many tokens as the others.
         live: rows before the padding.
+        device_lens: ``[B]`` int32 committed lengths when only the device knows them; ``lens`` are then upper bounds.
     """
 
     rows: list[int]
     lens: list[int]
     widths: list[int]
     live: int
+    device_lens: Tensor | None = None
 
     @classmethod
     def padded(cls, rows: list[int], lens: list[int], widths: list[int], bucket: int) -> "Batch":
@@ -101,6 +103,9 @@ class StepBuilder:
         """int32 host values as a tensor on the layout's device."""
         return torch.tensor(values, dtype=torch.int32).to(self._layout.device)
 
+    def _lens(self, batch: Batch) -> Tensor:
+        return self.ints(batch.lens) if batch.device_lens is None else batch.device_lens
+
     def _widths(self, batch: Batch) -> int | Tensor:
         return batch.widths[0] if len(set(batch.widths)) == 1 else self.ints(batch.widths)
 
@@ -152,17 +157,24 @@ class StepBuilder:
         return self._target_step(batch, metadata, slots, max(finals), counts, group_rotary)
 
     def verify(self, batch: Batch) -> Step:
-        """The target's verify of every row at its committed length: one op for slots, metadata and group RoPE rows."""
+        """The target's verify of every row at its committed length: one op for slots, metadata and group RoPE rows.
+
+        When the host does not know the lengths, every group that the step could complete is computed; those that it
+        does not complete are dummies.
+        """
         built = self._verify_step(
             self._tables,
             self.ints(batch.rows),
-            self.ints(batch.lens),
+            self._lens(batch),
             self._widths(batch),
             *self._rope["compress"],
             num_tokens=batch.num_tokens,
             max_seq_len=batch.max_final_len,
         )
-        counts = {ratio: batch.completed_groups(ratio) for ratio in (4, 128)}
+        if batch.device_lens is None:
+            counts = {ratio: batch.completed_groups(ratio) for ratio in (4, 128)}
+        else:
+            counts = {4: len(built.metadata.positions_c4), 128: len(built.metadata.positions_c128)}
         group_rotary = {4: (built.c4_cos, built.c4_sin), 128: (built.c128_cos, built.c128_sin)}
         return self._target_step(batch, built.metadata, built.out_cache_loc, batch.max_final_len, counts, group_rotary)
 
@@ -203,5 +215,9 @@ class StepBuilder:
             swa_slots: ``[B]`` slots of those positions, 0 where a row sits out.
         """
         finals = [length + 1 if length else 0 for length in batch.lens]
-        metadata = self._decode(self._tables, self.ints(batch.rows), self.ints(finals), max_seq_len=max(finals))
+        if batch.device_lens is None:
+            seq_lens = self.ints(finals)
+        else:
+            seq_lens = torch.where(batch.device_lens > 0, batch.device_lens + 1, 0)
+        metadata = self._decode(self._tables, self.ints(batch.rows), seq_lens, max_seq_len=max(finals))
         return self._step(metadata, swa_slots, 1, max(finals), ["main"])

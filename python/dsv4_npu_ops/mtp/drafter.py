@@ -16,6 +16,10 @@ from dsv4_npu_ops.mtp.step import Step
 Script = Callable[[int, list[int], list[int]], list[int]]
 """``script(request index, tokens generated so far, the drafter's guesses)`` gives the guesses to verify instead."""
 
+DeviceScript = Callable[[list[int], Tensor, Tensor], Tensor]
+"""``device_script(request indices, committed lengths [B], the drafter's guesses [B, Q - 1])`` gives the guesses to
+verify instead by tensor operations: with overlapped scheduling the host knows none of the values."""
+
 
 class Drafter(Protocol):
     """What the runner asks of a source of guesses."""
@@ -28,26 +32,35 @@ class Drafter(Protocol):
     ) -> None:
         """Takes the target's streams of a verify step; ``kept`` are the batch rows that go on."""
 
+    def extend(self, step: Step, streams: Tensor, next_tokens: Tensor) -> Tensor | None:
+        """Takes the target's streams of a verify step whose accepted lengths the host does not know.
+
+        Returns:
+            ``[T, ...]`` what ``remember`` wants of each row's last accepted token, or None.
+        """
+
+    def remember(self, rows: list[int], streams: Tensor) -> None:
+        """Takes ``[len(rows), ...]``, the last accepted token's share of what ``extend`` returned, per request row."""
+
     def propose(self, batch: Batch, step: Step, histories: list[tuple[int, list[int]]]) -> Tensor:
         """``[B, max_width - 1]`` guesses for a verify step; entries beyond a row's width are ignored.
 
         Args:
             batch: the step's rows, committed lengths and widths.
             step: the verify step, for the slots of its positions.
-            histories: request index and generated tokens of every live row.
+            histories: request index and generated tokens of every live row, as far as the host knows them.
         """
 
 
-class ScriptedDrafter:
-    """Replaces another drafter's guesses by a callable's; forces any accepted length.
+class ReplacedGuesses:
+    """A drafter whose guesses a subclass replaces; it keeps its caches as if its own were used.
 
     Args:
-        script: the callable.
-        inner: the drafter, which keeps its caches as if its guesses were used; None proposes zeros.
+        inner: the drafter; None proposes zeros.
     """
 
-    def __init__(self, script: Script, inner: Drafter | None) -> None:
-        self._script, self._inner = script, inner
+    def __init__(self, inner: Drafter | None) -> None:
+        self._inner = inner
 
     def after_prefill(self, batch: Batch, step: Step, streams: Tensor, next_tokens: Tensor) -> None:
         """See ``Drafter.after_prefill``."""
@@ -61,16 +74,61 @@ class ScriptedDrafter:
         if self._inner is not None:
             self._inner.after_verify(batch, step, streams, next_tokens, kept, accepted)
 
+    def extend(self, step: Step, streams: Tensor, next_tokens: Tensor) -> Tensor | None:
+        """See ``Drafter.extend``."""
+        return None if self._inner is None else self._inner.extend(step, streams, next_tokens)
+
+    def remember(self, rows: list[int], streams: Tensor) -> None:
+        """See ``Drafter.remember``."""
+        if self._inner is not None:
+            self._inner.remember(rows, streams)
+
+    def _guesses(self, batch: Batch, step: Step, histories: list[tuple[int, list[int]]]) -> Tensor:
+        if self._inner is not None:
+            return self._inner.propose(batch, step, histories)
+        shape = (len(batch.rows), batch.max_width - 1)
+        return torch.zeros(shape, dtype=torch.int64, device=step.swa_slots.device)
+
+
+class ScriptedDrafter(ReplacedGuesses):
+    """Replaces another drafter's guesses by a callable's; forces any accepted length.
+
+    Args:
+        script: the callable.
+        inner: see ``ReplacedGuesses``.
+    """
+
+    def __init__(self, script: Script, inner: Drafter | None) -> None:
+        super().__init__(inner)
+        self._script = script
+
     def propose(self, batch: Batch, step: Step, histories: list[tuple[int, list[int]]]) -> Tensor:
         """See ``Drafter.propose``."""
-        if self._inner is not None:
-            guesses = self._inner.propose(batch, step, histories).tolist()
-        else:
-            guesses = [[0] * (batch.max_width - 1) for _ in batch.rows]
+        guesses = self._guesses(batch, step, histories).tolist()
         for row, (index, generated) in enumerate(histories):
             count = batch.widths[row] - 1
             guesses[row][:count] = self._script(index, generated, guesses[row][:count])
         return torch.tensor(guesses, dtype=torch.int64).to(step.swa_slots.device)
+
+
+class DeviceScriptedDrafter(ReplacedGuesses):
+    """Replaces another drafter's guesses by a callable's that sees tensors only.
+
+    Args:
+        script: the callable.
+        inner: see ``ReplacedGuesses``.
+    """
+
+    def __init__(self, script: DeviceScript, inner: Drafter | None) -> None:
+        super().__init__(inner)
+        self._script = script
+
+    def propose(self, batch: Batch, step: Step, histories: list[tuple[int, list[int]]]) -> Tensor:
+        """See ``Drafter.propose``."""
+        guesses = self._guesses(batch, step, histories)
+        live = batch.live
+        guesses[:live] = self._script([index for index, _ in histories], step.start_pos[:live], guesses[:live])
+        return guesses
 
 
 class MtpDrafter:
@@ -109,16 +167,19 @@ class MtpDrafter:
     def _guess(self, streams: Tensor) -> Tensor:
         return self._nextn.logits(streams)[0].argmax(dim=-1)
 
-    def _remember(self, rows: list[int], step: Step, streams: Tensor) -> None:
-        last = streams[:, step.last_token[: len(rows)]]
+    def remember(self, rows: list[int], streams: Tensor) -> None:
+        """See ``Drafter.remember``: the layer's streams ``[len(rows), hc_mult, D]`` give the first guess."""
         owners = self._builder.ints(rows).long()
-        self._streams[owners] = last[0]
-        self._first_guess[owners] = self._guess(last)
+        self._streams[owners] = streams
+        self._first_guess[owners] = self._guess(streams[None])
+
+    def _remember_last(self, rows: list[int], step: Step, streams: Tensor) -> None:
+        self.remember(rows, streams[0, step.last_token[: len(rows)]])
 
     def after_prefill(self, batch: Batch, step: Step, streams: Tensor, next_tokens: Tensor) -> None:
         """See ``Drafter.after_prefill``: a prefill chunk of the MTP layer covers the same positions."""
         self._stats.draft_extend_passes += 1
-        self._remember(batch.rows[: batch.live], step, self._forward(step, next_tokens, streams))
+        self._remember_last(batch.rows[: batch.live], step, self._forward(step, next_tokens, streams))
 
     def after_verify(
         self, batch: Batch, step: Step, streams: Tensor, next_tokens: Tensor, kept: list[int], accepted: list[int]
@@ -132,7 +193,15 @@ class MtpDrafter:
         source_row = self._builder.ints(kept).long()[extend_step.row_of_token]
         source = step.token_offsets[source_row] + extend_step.index_in_row
         out = self._forward(extend_step, next_tokens[source], streams[:, source])
-        self._remember(extend.rows, extend_step, out)
+        self._remember_last(extend.rows, extend_step, out)
+
+    def extend(self, step: Step, streams: Tensor, next_tokens: Tensor) -> Tensor | None:
+        """See ``Drafter.extend``: draft extend over all of a verify's tokens, at the step's own positions and slots.
+
+        What it caches behind a row's accepted tokens is overwritten by the next one before anybody reads it.
+        """
+        self._stats.draft_extend_passes += 1
+        return self._forward(step, next_tokens, streams)[0]
 
     def propose(self, batch: Batch, step: Step, histories: list[tuple[int, list[int]]]) -> Tensor:
         """See ``Drafter.propose``: the remembered first guess, then one pass a further guess."""
@@ -146,8 +215,11 @@ class MtpDrafter:
                 for length, width in zip(batch.lens, batch.widths, strict=True)
             ]
             reserved = step.swa_slots[(step.token_offsets[:-1] + done - 1).clamp(max=last)]
-            slots = torch.where(self._builder.ints(lens) > 0, reserved, 0)
-            draft_step = self._builder.draft(Batch(batch.rows, lens, [1] * len(lens), batch.live), slots)
+            going = self._builder.ints(lens) > 0
+            slots, device_lens = torch.where(going, reserved, 0), None
+            if batch.device_lens is not None:
+                device_lens = torch.where(going, batch.device_lens + done - 1, 0)
+            draft_step = self._builder.draft(Batch(batch.rows, lens, [1] * len(lens), batch.live, device_lens), slots)
             streams = self._forward(draft_step, guesses[-1], streams)
             guesses.append(self._guess(streams))
             self._stats.draft_passes += 1

@@ -2,23 +2,27 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-import torch
-from torch import Tensor
 from transformers import DeepseekV4ForCausalLM
 
 from dsv4_npu_ops import KVAllocator, KVLayout, PoolExhausted, RequestTables
-from dsv4_npu_ops.mtp.batch import Batch, StepBuilder
-from dsv4_npu_ops.mtp.drafter import Drafter, MtpDrafter, Script, ScriptedDrafter
+from dsv4_npu_ops.mtp.batch import StepBuilder
+from dsv4_npu_ops.mtp.drafter import (
+    DeviceScript,
+    DeviceScriptedDrafter,
+    Drafter,
+    MtpDrafter,
+    Script,
+    ScriptedDrafter,
+)
 from dsv4_npu_ops.mtp.nextn import NextnLayer
+from dsv4_npu_ops.mtp.overlapped import STEPS_IN_FLIGHT, OverlappedRun
 from dsv4_npu_ops.mtp.pools import KVPools
+from dsv4_npu_ops.mtp.run import Observer, Run
 from dsv4_npu_ops.mtp.scheduler import Admission, Request, Running, Scheduler
 from dsv4_npu_ops.mtp.stats import RunStats
-from dsv4_npu_ops.mtp.step import Step
 from dsv4_npu_ops.mtp.target import PagedTarget
-
-Observer = Callable[[list[Running], Step, Tensor, Tensor], None]
-"""``observer(rows, step, streams, logits)`` after every target forward; logits ``[T, V]``, in prefill ``[B, V]``."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +77,10 @@ class Runner:
         *,
         arrivals: Sequence[int] | None = None,
         admission: Admission = "reserved",
+        overlap: bool = False,
         eos_token_ids: Sequence[int] = (),
         script: Script | None = None,
+        device_script: DeviceScript | None = None,
         observer: Observer | None = None,
         progress: Callable[[RunStats], None] | None = None,
     ) -> tuple[list[Completion], RunStats]:
@@ -86,21 +92,28 @@ class Runner:
                 tokens per verify (1 decodes without guesses); a chunk size of None prefills the whole prompt at once.
             arrivals: scheduler round in which each request shows up; default all at the start.
             admission: ``reserved`` or ``optimistic``, see ``Scheduler``. The tokens are the same.
+            overlap: launches every step before the results of the one before are read. The tokens are the same;
+                accepted lengths may differ near the longest context.
             eos_token_ids: tokens that end a request.
             script: replaces the guesses, the MTP layer's if there is one; the layer still runs.
-            observer: called after every target forward.
+                Not with ``overlap``, where the host does not know what it is given.
+            device_script: the same with values on the device, in either mode.
+            observer: called after every target forward. With ``overlap`` its rows are what the host knows by then.
             progress: called with the running statistics after every round.
 
         Returns:
             completions in the order of the prompts, and the run's statistics.
 
         Raises:
-            ValueError: a request could never run, or guesses are asked for and there is no MTP layer.
+            ValueError: a request could never run; guesses are asked for and there is no MTP layer; two scripts, or one
+                that overlapping does not allow.
         """
+        if script is not None and (overlap or device_script is not None):
+            raise ValueError("script: expected None with overlap or device_script, got a script")
         count = len(prompts)
         whole = self._layout.max_context_len
         requests = [
-            Request(i, list(prompt), new_tokens, draft_tokens, chunk, arrival)
+            Request(i, list(prompt), new_tokens, draft_tokens, chunk, arrival, STEPS_IN_FLIGHT if overlap else 1)
             for i, (prompt, new_tokens, draft_tokens, chunk, arrival) in enumerate(
                 zip(
                     prompts,
@@ -115,8 +128,19 @@ class Runner:
         scheduler = Scheduler(self._layout, requests, admission)
         stats = RunStats(total_pages=dict(self._layout.num_pages))
         builder = StepBuilder(self._model.config, self.tables, self._layout, stats.ops)
-        drafter = self._drafter(requests, script, builder, stats)
-        run = _Run(self, stats, builder, drafter, frozenset(eos_token_ids), observer)
+        drafter = self._drafter(requests, script, device_script, builder, stats)
+        make_run: Callable[..., Run] = partial(OverlappedRun, self.tables) if overlap else Run
+        run = make_run(
+            self._layout,
+            self.allocator,
+            PagedTarget(self._model, self.pools, builder.apply_rotary),
+            builder,
+            drafter,
+            stats,
+            eos=frozenset(eos_token_ids),
+            observer=observer,
+            bucket=self._bucket,
+        )
         completions: dict[int, Completion] = {}
         rounds = 0
         while scheduler.unfinished:
@@ -124,11 +148,10 @@ class Runner:
             rounds += 1
             stats.peak_running = max(stats.peak_running, len(scheduler.running))
             for phase, wanted in ((run.prefill, True), (run.verify, False)):
-                batch = _step_that_fits(run, phase, scheduler, wanted)
-                if not batch:
+                if not _step_that_fits(run, phase, scheduler, wanted):
                     continue
                 stats.observe_pools(self._free_pages())
-                finished = [running for running in batch if running.finish_reason]
+                finished = [running for running in scheduler.running if running.finish_reason]
                 if finished:
                     run.free([running.row for running in finished])
                     scheduler.release(finished)
@@ -145,14 +168,21 @@ class Runner:
         return {pool: self.allocator.available_pages(pool) for pool in self._layout.num_pages}
 
     def _drafter(
-        self, requests: list[Request], script: Script | None, builder: StepBuilder, stats: RunStats
+        self,
+        requests: list[Request],
+        script: Script | None,
+        device_script: DeviceScript | None,
+        builder: StepBuilder,
+        stats: RunStats,
     ) -> Drafter | None:
         drafter: Drafter | None = None
         if any(request.num_draft_tokens > 1 for request in requests):
             if self._nextn is not None:
                 drafter = MtpDrafter(self._nextn, self.pools.nextn, builder, self._layout.max_requests, stats)
-            elif script is None:
+            elif script is None and device_script is None:
                 raise ValueError("num_draft_tokens: expected 1 for a runner without an MTP layer or script, got more")
+        if device_script is not None:
+            return DeviceScriptedDrafter(device_script, drafter)
         return drafter if script is None else ScriptedDrafter(script, drafter)
 
 
@@ -163,14 +193,16 @@ def _per_request(name: str, value: int | Sequence[int], count: int) -> list[int]
     return values
 
 
-def _step_that_fits(
-    run: "_Run", phase: Callable[[list[Running]], None], scheduler: Scheduler, prefilling: bool
-) -> list[Running]:
-    """One step of all rows that prefill, or of all that do not; retracts the youngest requests until it fits."""
+def _step_that_fits(run: Run, phase: Callable[[list[Running]], None], scheduler: Scheduler, prefilling: bool) -> bool:
+    """One step of all rows that prefill, or of all that do not; retracts the youngest requests until it fits.
+
+    Returns:
+        whether there are such rows.
+    """
     while batch := [running for running in scheduler.running if running.prefilling is prefilling]:
         try:
             phase(batch)
-            return batch
+            return True
         except PoolExhausted:
             # A phase allocates first, so nothing has happened yet.
             youngest = scheduler.retractable
@@ -178,121 +210,4 @@ def _step_that_fits(
                 raise
             run.retract(youngest)
             scheduler.retract(youngest)
-    return []
-
-
-class _Run:
-    """The steps of one ``generate`` call."""
-
-    def __init__(
-        self,
-        runner: Runner,
-        stats: RunStats,
-        builder: StepBuilder,
-        drafter: Drafter | None,
-        eos: frozenset[int],
-        observer: Observer | None,
-    ) -> None:
-        layout, clock = runner._layout, stats.ops
-        self._stats, self._eos, self._observer = stats, eos, observer
-        self._max_context_len, self._bucket = layout.max_context_len, runner._bucket
-        self._builder, self._drafter = builder, drafter
-        self._target = PagedTarget(runner._model, runner.pools, builder.apply_rotary)
-        self._alloc_extend = clock.wrap(runner.allocator.alloc_extend, "alloc_extend")
-        self._reserve_extend = clock.wrap(runner.allocator.reserve_extend, "reserve_extend")
-        self._evict = clock.wrap(runner.allocator.evict, "evict")
-        self.free = clock.wrap(runner.allocator.free, "free")
-
-    def retract(self, running: Running) -> None:
-        """Frees the row of a request that will be prefilled again."""
-        self.free([running.row])
-        self._stats.retractions += 1
-        self._stats.recomputed_tokens += running.committed
-
-    def prefill(self, rows: list[Running]) -> None:
-        """One chunk of every row's prompt; rows whose prompt is done get their first token, unless they had one."""
-        prompts = [running.prompt for running in rows]
-        lens = [running.committed for running in rows]
-        finals = [running.next_len for running in rows]
-        pool_rows = [running.row for running in rows]
-        slots = self._alloc_extend(pool_rows, lens, finals)
-        batch = Batch(pool_rows, lens, [b - a for a, b in zip(lens, finals, strict=True)], len(rows))
-        step = self._builder.prefill(batch, slots)
-        spans = list(zip(prompts, lens, finals, strict=True))
-        step.token_ids = self._tokens([prompt[a:b] for prompt, a, b in spans])
-        streams = self._target(step)
-        logits = self._target.logits(streams[:, step.last_token])
-        if self._observer is not None:
-            self._observer(rows, step, streams, logits)
-        sampled = logits.argmax(dim=-1)
-        self._stats.prefill_steps += 1
-        self._stats.prefill_tokens += batch.num_tokens
-        if self._drafter is not None:
-            # The token after a chunk is the prompt's own; after the last chunk the sampled one, or that of a request
-            # which resumes.
-            known = [prompt + running.generated[-1:] for prompt, running in zip(prompts, rows, strict=True)]
-            following = self._tokens(
-                [[*tokens[a + 1 : b + 1], 0][: b - a] for tokens, a, b in zip(known, lens, finals, strict=True)]
-            )
-            unknown = self._builder.ints([int(b == len(tokens)) for tokens, b in zip(known, finals, strict=True)]) > 0
-            following[step.last_token] = torch.where(unknown, sampled, following[step.last_token])
-            self._drafter.after_prefill(batch, step, streams, following)
-        self._evict(pool_rows, finals)
-        for running, final, token in zip(rows, finals, sampled.tolist(), strict=True):
-            running.committed = final
-            if not running.prefilling and not running.generated:
-                self._stats.emitted_tokens += running.take([token], self._eos, self._max_context_len)
-
-    def verify(self, rows: list[Running]) -> None:
-        """Drafts, verifies and commits; every row goes on by its accepted length."""
-        lens = [running.committed for running in rows]
-        # The newest token sits at position L; the last possible one is never cached.
-        widths = [
-            min(running.request.num_draft_tokens, self._max_context_len - 1 - running.committed) for running in rows
-        ]
-        pool_rows = [running.row for running in rows]
-        self._reserve_extend(pool_rows, lens, [a + b for a, b in zip(lens, widths, strict=True)])
-        batch = Batch.padded(pool_rows, lens, widths, self._bucket)
-        step = self._builder.verify(batch)
-        newest = self._builder.ints([running.generated[-1] for running in rows] + [0] * (len(batch.rows) - len(rows)))
-        inputs = newest.long()[:, None]
-        if self._drafter is not None and batch.max_width > 1:
-            histories = [(running.request.index, running.generated) for running in rows]
-            inputs = torch.cat([inputs, self._drafter.propose(batch, step, histories)], dim=1)
-        step.token_ids = step.unpad(inputs)
-        streams = self._target(step)
-        logits = self._target.logits(streams)
-        if self._observer is not None:
-            self._observer(rows, step, streams, logits)
-        greedy = logits.argmax(dim=-1)
-        accepted, tokens = _accept(step, inputs, greedy)
-        self._stats.verify_steps += 1
-        self._stats.verify_tokens += sum(widths)
-        kept = []
-        for i, running in enumerate(rows):
-            running.accepted.append(accepted[i])
-            self._stats.accepted[accepted[i]] += 1
-            self._stats.emitted_tokens += running.take(tokens[i][: accepted[i]], self._eos, self._max_context_len)
-            if not running.finish_reason:
-                running.committed += accepted[i]
-                kept.append(i)
-        if kept:
-            if self._drafter is not None:
-                self._drafter.after_verify(batch, step, streams, greedy, kept, accepted)
-            self._evict([rows[i].row for i in kept], [rows[i].committed for i in kept])
-
-    def _tokens(self, lists: list[list[int]]) -> Tensor:
-        return self._builder.ints([token for tokens in lists for token in tokens]).long()
-
-
-def _accept(step: Step, inputs: Tensor, greedy: Tensor) -> tuple[list[int], list[list[int]]]:
-    """Accepted length of every row, and the target's greedy tokens after each of its inputs.
-
-    A guess is accepted when it is the target's greedy token after the input before it, and all guesses before it are.
-    The two lists are the scheduler's only read of a step's results.
-    """
-    padded = step.pad(greedy)
-    offsets = torch.arange(1, step.max_width, device=greedy.device)
-    right = (padded[:, :-1] == inputs[:, 1:]) & (offsets < step.metadata.seqused[:, None])
-    accepted = right.long().cumprod(dim=1).sum(dim=1) + 1
-    return accepted.tolist(), padded.tolist()
+    return False

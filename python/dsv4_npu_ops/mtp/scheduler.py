@@ -24,6 +24,7 @@ class Request:
         num_draft_tokens: tokens per verify, the last sampled one included (n); 1 decodes without guesses.
         chunk_size: most prompt tokens per prefill step.
         arrival: scheduler round in which the request shows up.
+        steps_in_flight: steps that may be launched before the results of the first of them are known; each reserves n.
     """
 
     index: int
@@ -32,6 +33,12 @@ class Request:
     num_draft_tokens: int
     chunk_size: int
     arrival: int = 0
+    steps_in_flight: int = 1
+
+    @property
+    def reserve(self) -> int:
+        """Most tokens that are allocated beyond what is known to be committed."""
+        return self.num_draft_tokens * self.steps_in_flight
 
 
 @dataclass
@@ -70,7 +77,13 @@ class Running:
         """Tokens in the cache after its next step, rejected ones included; the longest context apart."""
         if self.prefilling:
             return min(len(self.prompt), self.committed + self.chunk_size)
-        return self.committed + self.request.num_draft_tokens
+        return self.committed + self.request.reserve
+
+    def surely_ends_within(self, tokens: int, max_context_len: int) -> bool:
+        """Whether it ends with the next ``tokens`` sampled ones at the latest, whatever they are, or has ended."""
+        generated = len(self.generated) + tokens
+        full = len(self.request.prompt) + generated >= max_context_len
+        return bool(self.finish_reason) or full or generated >= self.request.max_new_tokens
 
     def take(self, tokens: list[int], eos: frozenset[int], max_context_len: int) -> int:
         """Appends tokens up to the first one that ends the request; returns how many were taken."""
@@ -99,10 +112,10 @@ def _span_pages(tokens: int, page_size: int) -> int:
 def lifetime_pages(request: Request, layout: KVLayout) -> dict[str, int]:
     """The most pages of every pool that a request can own at once (docs/spec.md, windows).
 
-    ``full``, ``c4`` and ``c128`` grow to the end. The others keep a window and the step's own tokens: a verify reserves
-    all of its tokens, a prefill chunk all of its sliding window but only the tail of its state.
+    ``full``, ``c4`` and ``c128`` grow to the end. The others keep a window and the step's own tokens: verifies reserve
+    all of their tokens, a prefill chunk all of its sliding window but only the tail of its state.
     """
-    page, n = layout.page_size, request.num_draft_tokens
+    page, n = layout.page_size, request.reserve
     longest = min(len(request.prompt) + request.max_new_tokens + n, layout.max_context_len)
     chunk = min(request.chunk_size, len(request.prompt))
     every = {unit: -(-(longest // unit) // page) for unit in (1, 4, 128)}
@@ -125,7 +138,7 @@ def _resume_chunk(request: Request, layout: KVLayout) -> int:
 
     Of the pools, only ``swa`` has to hold a chunk beside what ``lifetime_pages`` counts anyway.
     """
-    counted = max(min(request.chunk_size, len(request.prompt)), request.num_draft_tokens)
+    counted = max(min(request.chunk_size, len(request.prompt)), request.reserve)
     spare = (layout.num_pages.get("swa", 0) - 1) * layout.page_size + 1 - layout.sliding_window
     return min(request.chunk_size, max(counted, spare))
 
@@ -216,9 +229,7 @@ class Scheduler:
             return waiting.pages
         if waiting.retractions:
             # Room for all that it lost: it would soon be retracted again if it came back for one chunk.
-            return _pages_between(
-                0, len(waiting.prompt) + waiting.request.num_draft_tokens, waiting.pages, self._layout
-            )
+            return _pages_between(0, len(waiting.prompt) + waiting.request.reserve, waiting.pages, self._layout)
         return self._next_step_pages(waiting)
 
     @property

@@ -55,6 +55,8 @@ class RunStats:
         prefill_tokens, verify_tokens: tokens in those forwards, padding rows excluded.
         accepted: how often one row's verify accepted 1, 2, .. n of its tokens.
         emitted_tokens: tokens handed to requests, the first one after prefill included.
+        peak_in_flight: most steps that were launched and not read; above 1 only with overlapped scheduling.
+        discarded_rows: rows of steps that were launched before the host knew that their request had ended.
         retractions: how often a running request was stopped to make room; ``recomputed_tokens``: the committed tokens
             that this lost, which ``prefill_tokens`` counts again.
         peak_pages: most pages owned at once, by pool; ``total_pages``: usable pages.
@@ -68,6 +70,8 @@ class RunStats:
     prefill_tokens: int = 0
     verify_tokens: int = 0
     emitted_tokens: int = 0
+    peak_in_flight: int = 1
+    discarded_rows: int = 0
     retractions: int = 0
     recomputed_tokens: int = 0
     peak_running: int = 0

@@ -69,8 +69,8 @@ class Step:
         rotary: by rope base, ``main`` (ratio 0) and ``compress``, rows at the tokens' positions.
         state_slots: by ratio, ``[T]``, where each token's compressor state goes; 0 where none is kept.
         group_rotary: by ratio, rows at the first positions of the completed groups.
-        group_counts: by ratio, completed groups in this step, from the host. A ratio that is not listed is not
-            compressed: MTP passes list none.
+        group_counts: by ratio, completed groups in this step, from the host, or more: dummies follow. A ratio that is
+            not listed is not compressed: MTP passes list none.
     """
 
     token_ids: Tensor
@@ -184,14 +184,16 @@ class Step:
         )
         completed_until = (self.final_len // ratio - self.start_pos // ratio).cumsum(0)
         order = torch.arange(count, device=first.device)
-        row = torch.searchsorted(completed_until, order, right=True)
+        row = torch.searchsorted(completed_until, order, right=True).clamp(max=len(completed_until) - 1)
+        # A dummy group stores something in the dummy slot.
+        real = (order < completed_until[-1])[:, None]
         # A ratio-4 entry also pools the group before its own.
         offsets = torch.arange(-ratio if ratio == 4 else 0, ratio, device=first.device)
         raw = first[:count, None] + offsets
         start = self.start_pos[row, None]
-        in_step, absent = raw >= start, raw < 0
+        in_step, absent = real & (raw >= start), raw < 0
         token_index = torch.where(in_step, self.token_offsets[row, None] + raw - start, 0)
-        state_slots = self._slots(table[row], raw.clamp(min=0), ~in_step & ~absent)
+        state_slots = self._slots(table[row], raw.clamp(min=0), real & ~in_step & ~absent)
         rotary = self.group_rotary[ratio]
         return Groups(
             locations[:count].long(), (rotary[0][:count], rotary[1][:count]), token_index, state_slots, in_step, absent
