@@ -43,20 +43,24 @@ def test_any_accepted_prefix_finds_its_state(width, page_size):
                 assert [slot > 0 for slot in plain[:length]] == [slot > 0 for slot in row[:length]]
 
 
-def test_a_hundred_thousand_decode_steps_grow_nothing():
-    steps = 100_000
-    alloc, _ = make(page_size=128, pages=10, full=800, c4=200, max_context_len=steps + 200, max_requests=1)
+def test_a_hundred_thousand_steps_with_an_eviction_each_grow_nothing():
+    """Every other step is a verify of 5 tokens, of which any number is accepted."""
+    steps, width = 100_000, 5
+    alloc, _ = make(page_size=128, pages=10, full=1600, c4=400, max_context_len=2 * steps + 200, max_requests=1)
     alloc.alloc_extend([0], [0], [100])
-    peak_kib = None
+    length, peak_kib = 100, None
     for step in range(steps):
-        length = 101 + step
-        alloc.alloc_decode([0], [length])
-        if step % 8 == 0:
-            alloc.evict([0], [length])
-            if step % 1000 == 0:
-                assert all(alloc.available_pages(pool) >= 7 for pool in ("swa", "c4_state", "c128_state"))
+        if step % 2:
+            alloc.reserve_extend([0], [length], [length + width])
+            length += 1 + step // 2 % width
+        else:
+            alloc.alloc_decode([0], [length + 1])
+            length += 1
+        alloc.evict([0], [length])
+        if step % 1000 == 0:
+            assert all(alloc.available_pages(pool) >= 7 for pool in ("swa", "c4_state", "c128_state"))
         if step == 10_000:
             peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak_kib < 4096
     alloc.free([0])
-    assert alloc.available_pages("full") == 800
+    assert alloc.available_pages("full") == 1600
