@@ -26,11 +26,16 @@ DSV4_HOST_DEVICE constexpr bool is_windowed_pool(int32_t pool) { return pool == 
 // Units that a request of `length` raw tokens has in a pool.
 DSV4_HOST_DEVICE constexpr int64_t units_in(int64_t length, int32_t pool) { return length / tokens_per_unit(pool); }
 
-// First unit of a windowed pool that a request of `length` committed tokens keeps.
+// First unit of a windowed pool that a request of `length` committed tokens still reads.
+DSV4_HOST_DEVICE constexpr int64_t window_first_needed(int64_t length, int32_t pool, int64_t sliding_window) {
+    return pool == kSwa ? swa_first_needed(length, sliding_window)
+                        : first_needed(length, pool == kC4State ? kRatioC4 : kRatioC128);
+}
+
+// First unit of a windowed pool that such a request keeps: whole pages.
 DSV4_HOST_DEVICE constexpr int64_t window_start(int64_t length, int32_t pool, int64_t sliding_window,
                                                 int32_t page_shift) {
-    return pool == kSwa ? swa_start(length, sliding_window, page_shift)
-                        : state_start(length, pool == kC4State ? kRatioC4 : kRatioC128, page_shift);
+    return page_start(window_first_needed(length, pool, sliding_window), page_shift);
 }
 
 }  // namespace dsv4

@@ -73,6 +73,7 @@ class KVPools:
     """
 
     def __init__(self, config: DeepseekV4Config, layout: KVLayout, dtype: torch.dtype, *, fill: float = 0.0) -> None:
+        self.page_size = layout.page_size
         self._layout, self._dtype, self._fill = layout, dtype, fill
         head, index = config.head_dim, config.index_head_dim
         self.layers = [self._layer(ratio, head, index) for ratio in layer_ratios(config)]
