@@ -138,5 +138,5 @@ def test_loading_widens_every_weight_to_float64(models, tmp_path):
 
 
 def test_loading_names_the_missing_file(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"path: expected a folder with mtp\.safetensors, got"):
+    with pytest.raises(FileNotFoundError, match=r"config\.json"):
         load_checkpoint(tmp_path)

@@ -40,7 +40,7 @@ def draft_logits(nextn, tokens: list[int], streams: torch.Tensor, count: int) ->
     for _ in range(count):
         outputs = _decoder(nextn, inputs)
         last = outputs[-1:]
-        rows.append(nextn.lm_head(nextn.norm(nextn.hc_head(last[None])))[0, 0])
+        rows.append(nextn.lm_head(nextn.shared_head["norm"](nextn.hc_head(last[None])))[0, 0])
         inputs = torch.cat([inputs, _combine(nextn, rows[-1].argmax().reshape(1), last)])
     return torch.stack(rows)
 

@@ -51,7 +51,7 @@ class NextnLayer(nn.Module):
         self.h_proj = nn.Linear(hidden, hidden, bias=False)
         self.decoder = DeepseekV4DecoderLayer(self.config, layer_idx=0)
         self.hc_head = DeepseekV4HyperHead(self.config)
-        self.norm = DeepseekV4RMSNorm(hidden, eps=eps)
+        self.shared_head = nn.ModuleDict({"norm": DeepseekV4RMSNorm(hidden, eps=eps)})
         self.rotary_emb = DeepseekV4RotaryEmbedding(self.config)
         # A tuple keeps the target's modules out of this module's parameters and state_dict.
         self._shared = (embed_tokens, lm_head)
@@ -99,7 +99,7 @@ class NextnLayer(nn.Module):
 
     def head(self, streams: torch.Tensor) -> torch.Tensor:
         """Streams [B, S, hc_mult, D] to the input of lm_head [B, S, D]: this layer's own head mixing and norm."""
-        return self.norm(self.hc_head(streams))
+        return self.shared_head["norm"](self.hc_head(streams))
 
     def logits(self, streams: torch.Tensor) -> torch.Tensor:
         """Output streams [B, S, hc_mult, D] to logits [B, S, vocab_size] of the token two positions on."""
