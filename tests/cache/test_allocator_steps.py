@@ -46,7 +46,8 @@ def test_any_accepted_prefix_finds_its_state(width, page_size):
 def test_a_hundred_thousand_steps_with_an_eviction_each_grow_nothing():
     """Every other step is a verify of 5 tokens, of which any number is accepted."""
     steps, width = 100_000, 5
-    alloc, _ = make(page_size=128, pages=10, full=1600, c4=400, max_context_len=2 * steps + 200, max_requests=1)
+    pages = dict(pages=10, full=1600, c4=400, c128=14)
+    alloc, _ = make(page_size=128, max_context_len=2 * steps + 200, max_requests=1, **pages)
     alloc.alloc_extend([0], [0], [100])
     length, peak_kib = 100, None
     for step in range(steps):
