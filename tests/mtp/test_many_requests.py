@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 from mtp.small_models import layout_of, prompts_of
 
 from dsv4_npu_ops import KVLayout
@@ -12,7 +13,8 @@ COUNT = 320
 SAMPLE = range(0, COUNT, 40)
 
 
-def test_many_short_requests_under_pressure(double_model):
+@pytest.mark.parametrize("overlap", [False, True])
+def test_many_short_requests_under_pressure(double_model, overlap):
     target, nextn = double_model
     choose = random.Random(11)
     prompts = prompts_of([choose.choice((1, 3, 9, 20, 33)) for _ in range(COUNT)], seed=11)
@@ -26,10 +28,13 @@ def test_many_short_requests_under_pressure(double_model):
         [choose.choice((6, 12, 64)) for _ in prompts],
         arrivals=[i // 12 for i in range(COUNT)],
         admission="optimistic",
+        overlap=overlap,
     )
     assert [len(completion.tokens) for completion in completions] == new_tokens
     assert stats.emitted_tokens == sum(new_tokens)
-    assert stats.retractions > 10 and stats.peak_running > 8
+    assert stats.peak_running > 8
+    # Overlapped, a request starts with room for two steps, and reading what is in flight makes room, too.
+    assert overlap or stats.retractions > 10
     assert all(runner.allocator.available_pages(pool) == layout.num_pages[pool] for pool in POOLS)
     assert all(not table.any() for table in runner.tables.in_order())
 
