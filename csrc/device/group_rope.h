@@ -3,6 +3,7 @@
 #pragma once
 
 #include "device/elements.h"
+#include "device/repeat_row.h"
 #include "device/row_pieces.h"
 #include "device/step_rows.h"
 
@@ -66,18 +67,10 @@ class GroupRope {
         order<AscendC::HardEvent::MTE2_V>();
     }
 
-    // Fills a piece by doubling. As integers, so that every bit pattern survives.
     __aicore__ inline void repeat_first_rows(const Piece& piece) {
         for (uint32_t table = 0; table < 2; ++table) {
-            const LocalTensor<int32_t> target = tile(table, piece.area).ReinterpretCast<int32_t>();
-            AscendC::Adds(target, first_rows_[table].ReinterpretCast<int32_t>(), int32_t{0},
-                          static_cast<int32_t>(pitch_));
-            for (uint32_t done = 1; done < piece.units;) {
-                const uint32_t more = min_of(done, piece.units - done);
-                AscendC::PipeBarrier<PIPE_V>();
-                AscendC::Adds(target[done * pitch_], target, int32_t{0}, static_cast<int32_t>(more * pitch_));
-                done += more;
-            }
+            repeat_row(tile(table, piece.area).ReinterpretCast<int32_t>(),
+                       first_rows_[table].ReinterpretCast<int32_t>(), piece.units, pitch_);
         }
     }
 

@@ -247,6 +247,42 @@ def test_bad_calls_raise_and_write_nothing(bad, message):
         assert torch.equal(before[name], tensor), name
 
 
+@pytest.mark.simulated_only
+def test_bad_rows_are_padding_and_leave_an_error_word(ascend_sim):
+    tables, (cos, sin) = make_tables(), rope_tables(300, 8)
+    for lengths, requests, lane in (
+        ([5, -1, 7], [0, 1, 2], [9, 1, 1, -1]),
+        ([5, 6, 301], [0, 1, 2], [9, 4, 2, 301]),
+        ([5, 6, 7], [4, 1, 2], [9, 6, 0, 4]),
+    ):
+        good = [length if 0 <= length <= 300 and request < 4 else 0
+                for length, request in zip(lengths, requests, strict=True)]  # fmt: skip
+        got, want = (
+            build_draft_steps(torch.tensor(values), cos, sin, 3, tables=tables, req_pool_indices=torch.tensor(requests))
+            for values in (lengths, good)
+        )
+        for name, tensor in fields_of(got).items():
+            assert torch.equal(tensor, getattr(want, name)), name
+        assert ascend_sim.take_errors() == [[*lane, 0, 0, 0, 0]]
+
+
+@pytest.mark.simulated_only
+def test_simulated_traffic_is_what_must_move(ascend_sim):
+    rows, topk, num_steps, dim = 64, 2, 3, 64
+    cos, sin = rope_tables(300, dim)
+    reservation = random_slots(rows * topk * num_steps, 1)
+    got = build_draft_steps(torch.arange(rows) + 5, cos, sin, num_steps, topk=topk, reservation=reservation)
+    assert torch.equal(got.slots, reservation.reshape(rows * topk, num_steps).T)
+    (counters,) = ascend_sim.take_counters()
+    assert counters["mte3_bytes"] == sum(tensor.nbytes for tensor in fields_of(got).values())
+    # Lengths, slots, and each request's RoPE rows once; the row of dummies once a block.
+    rope_bytes = 2 * 4 * dim * (rows * num_steps + counters["blocks"])
+    assert counters["mte2_bytes"] == 8 * rows + reservation.nbytes + rope_bytes
+    # No block has more than one request more than another.
+    request_bytes = (counters["mte2_bytes"] + counters["mte3_bytes"]) / rows
+    assert counters["balance"]["most_bytes"] - counters["balance"]["least_bytes"] <= request_bytes
+
+
 def test_bad_sizes():
     with pytest.raises(ValueError, match=r"DraftSteps\.empty: num_steps, num_entries and rope_dim are 2, -1 and 4"):
         DraftSteps.empty(2, -1, 4)

@@ -80,8 +80,14 @@ DSV4_HOST_DEVICE constexpr int64_t draft_bytes(const DraftStepsParams& p) {
 }
 
 // Device: requests, and dummies in groups of topk, are shared out and cut into tiles. Slots of a tile take one row of
-// draft_pitch() elements an entry on their way.
+// draft_pitch_elems() an entry on their way.
 constexpr int64_t kDraftTileElems = 2048;
+constexpr int64_t kMaxDraftTileEntries = kDraftTileElems / (kUbBlockBytes / 4);
+// UB of a tile. For each element: its slot as it comes and as it goes, position as int32 and int64, length, a temporary.
+// For each entry: start, offset, and room for two inputs as int64.
+constexpr int64_t kDraftElemBytes = 4 + 4 + 4 + 8 + 4 + 4;
+constexpr int64_t kDraftEntryBytes = 4 + 4 + 8 + 8;
+constexpr int64_t kDraftTileBytes = kDraftTileElems * kDraftElemBytes + kMaxDraftTileEntries * kDraftEntryBytes;
 
 DSV4_HOST_DEVICE constexpr int64_t draft_rows(const DraftStepsParams& p) {
     return ceil_div<int64_t>(p.num_entries, p.topk);
@@ -100,10 +106,6 @@ DSV4_HOST_DEVICE constexpr int64_t draft_tile_entries(const DraftStepsParams& p)
 DSV4_HOST_DEVICE constexpr int64_t draft_tile_rows(const DraftStepsParams& p) {
     return draft_tile_entries(p) / p.topk;
 }
-
-// UB for whole tiles: slots as they come, slots, positions as int32 and int64, lengths, a temporary; and for single
-// entries of a tile: starts, offsets, and two row inputs as int64.
-constexpr int64_t kDraftTileBytes = kDraftTileElems * (4 + 4 + 4 + 8 + 4 + 4) + kDraftTileElems / 8 * (4 + 4 + 8 + 8);
 
 DSV4_HOST_DEVICE constexpr int64_t draft_rope_pitch_elems(const DraftStepsParams& p) {
     return ub_row_bytes(p.rope_dim * p.rope_bytes) / p.rope_bytes;
