@@ -29,7 +29,7 @@ demo: build
 	$(PY) examples/demo.py
 
 # Three runs over the tests: the CPU ops, the device kernels in the simulator, and torch_npu on the simulated NPU.
-test: test-cpu test-ascend-sim test-npu-sim
+test: test-cpu test-ascend-sim test-npu-sim test-transfer
 
 test-cpu: build
 	$(PYTEST) tests
@@ -38,6 +38,7 @@ test-ascend-sim: build-sim
 	DSV4_BACKEND=ascend-sim $(PYTEST) tests/ops tests/cache
 
 include tests/npu_sim/npu_sim.mk
+include tests/transfer/transfer.mk
 
 # A continuous batch under memory pressure, without a model; hours.
 soak: build

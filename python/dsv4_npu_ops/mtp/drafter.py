@@ -173,6 +173,10 @@ class MtpDrafter:
         self._streams[owners] = streams
         self._first_guess[owners] = self._guess(streams[None])
 
+    def recall(self, rows: list[int]) -> Tensor:
+        """``[len(rows), hc_mult, D]``, what ``remember`` has taken of the requests last."""
+        return self._streams[self._builder.ints(rows).long()]
+
     def _remember_last(self, rows: list[int], step: Step, streams: Tensor) -> None:
         self.remember(rows, streams[0, step.last_token[: len(rows)]])
 

@@ -83,6 +83,7 @@ class Runner:
         device_script: DeviceScript | None = None,
         observer: Observer | None = None,
         progress: Callable[[RunStats], None] | None = None,
+        make_run: Callable[..., Run] | None = None,
     ) -> tuple[list[Completion], RunStats]:
         """Continues every prompt with the target's greedy tokens.
 
@@ -100,6 +101,8 @@ class Runner:
             device_script: the same with values on the device, in either mode.
             observer: called after every target forward. With ``overlap`` its rows are what the host knows by then.
             progress: called with the running statistics after every round.
+            make_run: builds the run from ``Run``'s arguments, for workers that share the work with others
+                (``dsv4_npu_ops.disagg``); default by ``overlap``.
 
         Returns:
             completions in the order of the prompts, and the run's statistics.
@@ -129,7 +132,8 @@ class Runner:
         stats = RunStats(total_pages=dict(self._layout.num_pages))
         builder = StepBuilder(self._model.config, self.tables, self._layout, stats.ops)
         drafter = self._drafter(requests, script, device_script, builder, stats)
-        make_run: Callable[..., Run] = partial(OverlappedRun, self.tables) if overlap else Run
+        if make_run is None:
+            make_run = partial(OverlappedRun, self.tables) if overlap else Run
         run = make_run(
             self._layout,
             self.allocator,
@@ -163,6 +167,11 @@ class Runner:
                 progress(stats)
         stats.observe_pools(self._free_pages())
         return [completions[i] for i in range(count)], stats
+
+    @property
+    def has_mtp_layer(self) -> bool:
+        """Whether it can draft."""
+        return self._nextn is not None
 
     def _free_pages(self) -> dict[str, int]:
         return {pool: self.allocator.available_pages(pool) for pool in self._layout.num_pages}
