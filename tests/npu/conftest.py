@@ -51,6 +51,22 @@ def sim(loaded_sim) -> Iterator:
 
 
 @pytest.fixture
+def ops(sim):
+    """The package with its device library; the simulated device counts from here on."""
+    import npu_sim
+    import torch
+
+    import dsv4_npu_ops
+
+    torch.ops.load_library(str(npu_sim.build_dir() / "project_ops" / "libdsv4_npu.so"))
+    table = torch.zeros(1, 2).to("npu")
+    dsv4_npu_ops.rope_gather(table, table, torch.zeros(1, dtype=torch.int64).to("npu"))  # makes the error lanes
+    torch.npu.synchronize()
+    sim.reset_counters()
+    return dsv4_npu_ops
+
+
+@pytest.fixture
 def run_process() -> Callable[..., subprocess.CompletedProcess]:
     """Runs a script in a process of its own, with torch_npu on the simulated device as `sim` and `torch` imported.
 

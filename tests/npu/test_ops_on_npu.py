@@ -6,21 +6,6 @@ import pytest
 import torch
 
 
-@pytest.fixture
-def ops(sim):
-    """The package with its device library; the simulated device counts from here on."""
-    import npu_sim
-
-    import dsv4_npu_ops
-
-    torch.ops.load_library(str(npu_sim.build_dir() / "project_ops" / "libdsv4_npu.so"))
-    table = torch.zeros(1, 2).to("npu")
-    dsv4_npu_ops.rope_gather(table, table, torch.zeros(1, dtype=torch.int64).to("npu"))  # makes the error lanes
-    torch.npu.synchronize()
-    sim.reset_counters()
-    return dsv4_npu_ops
-
-
 def counted(sim, prefix):
     return {name: count for name, count in sim.counters().items() if name.startswith(prefix)}
 
