@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv4_npu_ops import CompressMetadata, build_compress_metadata_decode
+from dsv4_npu_ops import CompressMetadata, build_compress_metadata_decode, graph_capture
 from dsv4_npu_ops.graph import BucketShape, GraphBuckets, VerifyBucket
 from graph.serving import CONTEXT, REQUESTS, assert_like_eager, batches, filled_tables, rope_tables, tensors_of
 
@@ -135,6 +135,17 @@ def test_a_bad_fill_raises_and_changes_nothing(bad, message):
     assert f"fill: {message}" in str(error.value)
     inputs = bucket.inputs
     assert [t.tolist() for t in (inputs.req_pool_indices, inputs.seq_lens, inputs.widths)] == [[3, 4], [7, 8], [1, 2]]
+
+
+def test_a_captured_step_refreshes_but_does_not_fill():
+    tables = filled_tables()
+    bucket = VerifyBucket(tables, BucketShape(2, 4), *rope_tables(0))
+    bucket.fill([3], [7])
+    with graph_capture():
+        bucket.refresh()
+        with pytest.raises(RuntimeError, match="fill: a graph is being captured"):
+            bucket.fill([4], [8])
+    assert_like_eager(bucket, tables, ([3], [7], [4]), rope_tables(0), {})
 
 
 def test_bad_shapes():

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from reference.draft_steps import draft_steps as oracle
 
 from dsv4_npu_ops import (
+    AdvancedStep,
     CompressMetadata,
+    advance_step,
     build_compress_metadata_verify,
     flatten_verify_bundle,
     rope_gather,
@@ -160,3 +162,21 @@ def test_draft_extend_equals_eager_ops(data):
 def test_draft_extend_needs_a_window():
     with pytest.raises(ValueError, match=r"RequestTables.select: pool is 'swa', expected one of full, c4"):
         DraftExtend(filled_tables(pools=("full", "c4")), 2, 2, *rope_tables(0))
+
+
+def test_lengths_that_only_the_device_knows_feed_the_next_round():
+    """An advanced step writes the inputs of draft extend and of the draft: the host fills nothing."""
+    tables, rope = filled_tables(), rope_tables(0)
+    extend, draft = DraftExtend(tables, 3, 4, *rope), MultiStepDraft(tables, 3, 2, *rope)
+    requests, lengths, accepted = int32(4, 0, 2), int32(126, 0, 7), int32(3, 0, 1)
+    for inputs in (extend.inputs, draft.inputs):
+        inputs.req_pool_indices.copy_(requests)
+    extend.inputs.seq_lens.copy_(lengths)
+    out = AdvancedStep.empty(tables.layout, 3, seq_lens=draft.inputs.seq_lens, token_dtype=torch.int32)
+    out.extend_lens = extend.inputs.widths
+    advance_step(tables, requests, lengths, accepted, torch.arange(12, dtype=torch.int32).reshape(3, 4), out=out)
+    extend.refresh()
+    assert extend.metadata.positions.tolist() == [126, 127, 128, 7, *[0] * 8]
+    steps = draft.prepare()
+    assert [step.positions.tolist() for step in steps] == [[129, 0, 8], [130, 0, 9]]
+    assert slots_of(steps) == [[tables.swa[4, p].item(), 0, tables.swa[2, q].item()] for p, q in ((129, 8), (130, 9))]

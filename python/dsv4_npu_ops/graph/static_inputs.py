@@ -5,6 +5,7 @@ from torch import Tensor
 
 from dsv4_npu_ops.cache import KVLayout
 from dsv4_npu_ops.cache.allocator import Integers, host_integers
+from dsv4_npu_ops.graph_capture import is_capturing
 
 
 class StaticInputs:
@@ -45,7 +46,10 @@ class StaticInputs:
         Raises:
             ValueError: more rows than there are, arguments of different lengths, a negative or too large value, an
                 unknown request. The inputs keep what they held.
+            RuntimeError: a graph is being captured, which would keep these values for ever.
         """
+        if is_capturing():
+            raise RuntimeError("fill: a graph is being captured, expected values to be set between replays")
         if (widths is None) != (self.widths is None):
             wanted = "None, since every row has the same width" if self.widths is None else "one a row"
             raise ValueError(f"fill: widths is {widths!r}, expected {wanted}")
