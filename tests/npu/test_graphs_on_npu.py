@@ -31,10 +31,9 @@ def replay(sim, fill, graph):
     graph.replay()
     torch.npu.synchronize()
     counters = sim.counters()
-    assert not any(
-        name.startswith(("operator.", "copy.d2", "sync.stream", "sync.event", "malloc")) for name in counters
-    )
-    assert sum(count for name, count in counters.items() if name.startswith("copy.") and "bytes" not in name) == 1
+    unwanted = ("operator.", "copy.d2", "sync.stream", "sync.event", "malloc", "refused.")
+    assert [name for name in counters if name.startswith(unwanted) and name != "malloc_host"] == []
+    assert counters["copy.h2d.async"] == 1
     return {name.removeprefix("run."): count for name, count in counters.items() if name.startswith("run.")}
 
 
@@ -50,7 +49,7 @@ def test_captured_buckets_replay_in_any_order(sim, ops, seed):
     buckets = list(GraphBuckets(filled_tables("npu"), shapes, *(table.to("npu") for table in rope), token_rope=on_npu))
     graphs = {bucket.shape: capture(bucket.refresh) for bucket in buckets}
     tables = filled_tables()
-    for _ in range(8):
+    for _ in range(30):
         bucket = choice.choice(buckets)
         batch = random_batch(choice, bucket.shape)
         widths = batch[2] if bucket.shape.ragged else None
