@@ -291,3 +291,61 @@ def test_the_example_of_the_readme(device):
     assert got.out_full_loc.tolist() == [91, 0, 0]
     assert got.sampled_index.tolist() == [1, 0, 8]
     assert got.hidden_states.flatten().tolist() == [2, 0, 9]
+
+
+NEGATIVE_LENGTH, BEYOND_CONTEXT, BAD_TOKENS, BAD_ACCEPTED, UNKNOWN_REQUEST = 1, 2, 3, 4, 5
+
+# request, L, a and the tokens [first, end) of the middle row; fault, value
+BAD_ROWS = [
+    ((1, -5, 2, 3, 6), NEGATIVE_LENGTH, -5),
+    ((1, 2**62, 2, 3, 6), BEYOND_CONTEXT, 0),
+    ((1, 298, 3, 3, 6), BEYOND_CONTEXT, 298),
+    ((1, 301, 0, 3, 6), BEYOND_CONTEXT, 301),
+    ((1, 5, 4, 3, 6), BAD_ACCEPTED, 4),
+    ((1, 5, -1, 3, 6), BAD_ACCEPTED, -1),
+    ((4, 5, 2, 3, 6), UNKNOWN_REQUEST, 4),
+    ((-1, 5, 2, 3, 6), UNKNOWN_REQUEST, -1),
+    ((1, 5, 2, 3, 10), BAD_TOKENS, 10),
+    ((1, 5, 2, 3, 2), BAD_TOKENS, 2),
+]
+
+
+@pytest.mark.simulated_only
+@pytest.mark.parametrize("blocks", [1, 7])
+@pytest.mark.parametrize("row, fault, value", BAD_ROWS)
+def test_a_bad_row_is_padding_and_reported(ascend_sim, blocks, row, fault, value):
+    request, length, accepted, first, end = row
+    layout = KVLayout(16, 20, 4, 300, {"full": 8, "swa": 8})
+    tables, hidden = filled_tables(layout, 0, "cpu"), torch.randn(9, 5)
+    ends = [first, end, 9] if end in (2, 10) else [3, 6, 9]
+    offsets = int32(0, *ends)
+    values = ([0, request, 2], [7, length, 9], [1, accepted, 1])
+    arguments = [torch.tensor(column) for column in values]
+    ascend_sim.force_blocks(blocks)
+    got = advance_step(tables, *arguments, torch.arange(9), cu_seqlens=offsets, hidden_states=hidden)
+    ascend_sim.force_blocks(0)
+    bad_end = 10 in ends
+    # The last row's tokens then end before they begin.
+    others = ([0, 0, 0], [7, 0, 0], [1, 0, 0]) if bad_end else ([0, 0, 2], [7, 0, 9], [1, 0, 1])
+    lists = as_lists(tables)
+    want = oracle(lists["full"], lists["swa"], *others, list(range(9)), offsets.tolist()[:-1], 300, hidden.tolist(), 5)
+    for field in dataclasses.fields(got):
+        assert getattr(got, field.name).tolist() == want[field.name], field.name
+    assert ascend_sim.take_errors() == [[12, fault, 1, value, 0, 0, 0, 0]]
+
+
+@pytest.mark.simulated_only
+def test_hidden_rows_move_once(ascend_sim):
+    """64 rows of 8 KB: close to the bytes that must move, over many blocks."""
+    layout = KVLayout(16, 20, 64, 300, {"full": 8, "swa": 8})
+    tables, hidden = filled_tables(layout, 0, "cpu"), torch.randn(256, 4096).half()
+    rows = [torch.arange(64), torch.full((64,), 9), torch.arange(64) % 4 + 1]
+    ascend_sim.take_counters()
+    got = advance_step(tables, *rows, torch.arange(256), num_draft_tokens=4, hidden_states=hidden)
+    assert torch.equal(got.hidden_states, hidden[torch.arange(64) * 4 + rows[2] - 1])
+    (launch,) = ascend_sim.take_counters()
+    assert launch["kernel"] == "advance_step" and launch["blocks"] > 8
+    outputs = [getattr(got, field.name) for field in dataclasses.fields(got)]
+    assert launch["mte3_bytes"] == sum(tensor.numel() * tensor.element_size() for tensor in outputs)
+    assert launch["mte2_bytes"] <= 1.05 * launch["mte3_bytes"]
+    assert launch["balance"]["most_bytes"] <= 1.1 * launch["balance"]["least_bytes"]

@@ -96,23 +96,25 @@ void run(const AdvanceInputs& inputs, const AdvanceOutputs& out) {
     int32_t* extend = out.extend_lens.mutable_data_ptr<int32_t>();
     int64_t* positions = out.positions.mutable_data_ptr<int64_t>();
     int64_t* sampled = out.sampled_index.mutable_data_ptr<int64_t>();
-    const auto write_slot = [&](const at::Tensor& slots, const at::Tensor& table, int64_t row_elems, int64_t i,
-                                const VerifiedRow& row) {
-        if (pool_exists(row_elems)) {
-            slots.mutable_data_ptr<int32_t>()[i] =
-                can_draft(row, p) ? table.const_data_ptr<int32_t>()[draft_slot_offset_elems(row, row_elems)] : 0;
-        }
-    };
+    const int32_t* full_table = inputs.full_table.const_data_ptr<int32_t>();
+    const int32_t* swa_table = inputs.swa_table.const_data_ptr<int32_t>();
+    int32_t* full_slots = out.out_full_loc.mutable_data_ptr<int32_t>();
+    int32_t* swa_slots = out.out_swa_loc.mutable_data_ptr<int32_t>();
     for (int64_t i = 0; i < p.num_rows; ++i) {
         const VerifiedRow row = rows(i);  // before its length is overwritten, if that happens in place
         const bool accepted = has_accepted(row);
+        const bool drafts = can_draft(row, p);
         write(next_lens, p.length_is_int64, i, advanced_length(row));
         extend[i] = static_cast<int32_t>(extend_width(row));
         write(next_tokens, p.token_is_int64, i, accepted ? read(tokens, p.token_is_int64, sampled_token(row)) : 0);
-        positions[i] = can_draft(row, p) ? advanced_length(row) : 0;
+        positions[i] = drafts ? advanced_length(row) : 0;
         sampled[i] = accepted ? sampled_token(row) : 0;
-        write_slot(out.out_full_loc, inputs.full_table, p.full_row_elems, i, row);
-        write_slot(out.out_swa_loc, inputs.swa_table, p.swa_row_elems, i, row);
+        if (pool_exists(p.full_row_elems)) {
+            full_slots[i] = drafts ? full_table[draft_slot_offset_elems(row, p.full_row_elems)] : 0;
+        }
+        if (pool_exists(p.swa_row_elems)) {
+            swa_slots[i] = drafts ? swa_table[draft_slot_offset_elems(row, p.swa_row_elems)] : 0;
+        }
     }
 }
 

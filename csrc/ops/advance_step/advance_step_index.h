@@ -3,7 +3,7 @@
 #pragma once
 
 #include "common/launch_plan.h"
-#include "common/step_outputs.h"
+#include "common/step_launch.h"
 
 struct AdvanceStepParams {
     int64_t num_rows;           // B: rows, padding rows included
@@ -111,6 +111,11 @@ DSV4_HOST_DEVICE constexpr BlockShare advance_hidden(const AdvanceStepParams& p,
     const int64_t align = p.in_place != 0 ? kRowShare * p.hidden_row_halves : kHiddenShareHalves;
     return p.hidden_row_halves == 0 ? BlockShare{0, 0}
                                     : block_share(p.num_rows * p.hidden_row_halves, align, block, blocks);
+}
+
+// The row behind the last one of which a share has a part.
+DSV4_HOST_DEVICE constexpr int64_t hidden_end_row(const AdvanceStepParams& p, const BlockShare& share) {
+    return p.hidden_row_halves == 0 ? 0 : ceil_div(share.end, p.hidden_row_halves);
 }
 
 // Stretches of hidden rows that are moved at a time: whole rows where they fit, otherwise a part of one.
