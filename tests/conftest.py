@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 # Under pytest-xdist each worker has one core.
 torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else 2)
@@ -21,6 +21,10 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("default")
+# For mutants, most of which fail: no shrinking, nothing remembered, and a first pass of few examples.
+unshrunk = settings(database=None, phases=(Phase.explicit, Phase.generate))
+settings.register_profile("unshrunk", parent=unshrunk)
+settings.register_profile("narrow", parent=unshrunk, max_examples=6)
 
 BACKEND = os.environ.get("DSV4_BACKEND", "cpu")
 SIMULATED = BACKEND == "ascend-sim"
@@ -46,7 +50,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 # Blocks of each launch on the simulated device; 0 is what the op asks for.
-@pytest.fixture(params=[0, 1, 2, 7, 24, 48] if SIMULATED else [0], ids=lambda blocks: f"{BACKEND}-{blocks or 'own'}")
+BLOCKS = [int(blocks) for blocks in os.environ.get("DSV4_SIM_BLOCKS", "0,1,2,7,24,48").split(",")]
+
+
+@pytest.fixture(params=BLOCKS if SIMULATED else [0], ids=lambda blocks: f"{BACKEND}-{blocks or 'own'}")
 def device(request: pytest.FixtureRequest) -> Iterator[torch.device]:
     """Device under test."""
     if SIMULATED:

@@ -1,150 +1,134 @@
-"""Removes every flag, barrier and bound of the device kernels, one at a time, and shows that the op tests notice.
+"""Removes every flag, barrier, bound and guard of the device kernels, one at a time; the op tests must notice each.
 
-    python tests/mutation/mutate_kernels.py [op ...]
+    python tests/mutation/mutate_kernels.py [--only text] [--again]
 
-Expects the simulated backend to be built (`make build-sim`). Each mutant is compiled against the device simulator and
-takes the place of the kernels for one run of the op's tests. Prints a line a mutant and exits with 1 if one survives.
+Expects the simulated backend to be built (`make build-sim`). A mutant is compiled into its op's kernel and meets the op's
+tests with two block counts; if they pass, with all of them; a shared header's mutant then meets the next op that
+includes it. Verdicts are kept in build/mutation/verdicts.json, so that a run goes on where the last one stopped; a mutant whose
+line has changed is a new one. Prints a line a mutant and exits with 1 if one survives.
 """
 
 import argparse
-import os
-import re
-import subprocess
+import json
 import sys
-import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+import time
+from collections import Counter
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-CSRC = ROOT / "csrc"
-BUILD = ROOT / "build" / "cmake" / "tests"
-TESTS = {"reserve_extend": "page_segments", "release_pages": "page_segments"}
-"""Ops whose tests are not called after them."""
+from forked_tests import FULL, NARROW, tests_pass
+from kernel_library import CSRC, ROOT, BuildError, KernelLibrary, device_headers, kernel_of
+from mutants import Mutant, mutants_of
 
-# What is removed: (kind, pattern, replacement). A flag goes with its partner, since a lone one only deadlocks.
-EDGES = [
-    ("order", re.compile(r"^\s*order<[^;]*>\(\);$"), ""),
-    ("barrier", re.compile(r"^\s*AscendC::PipeBarrier<[^;]*>\(\);$"), ""),
-    ("validity check", re.compile(r"\w*_valid\([^()]*\)"), "true"),
-    ("fault check", re.compile(r"\bfault == k\w+Valid\b"), "true"),
-    ("bound", re.compile(r"\bmin_of<[^>]*>\(([^(),]*), [^()]*\)"), r"\1"),
+OUT = ROOT / "build" / "mutation"
+VERDICTS = OUT / "verdicts.json"
+
+OPS = [
+    "verify_step",
+    "compress_metadata",
+    "verify_bundle",
+    "write_req_tables",
+    "reserve_extend",
+    "release_pages",
+    "rope_gather",
+    "rope_tables",
+    "apply_rotary",
+    "compressor_metadata",
 ]
+"""The order in which ops meet a shared header's mutant."""
+
+FIRST = {
+    "page_tables.h": "compress_metadata",
+    "step_metadata.h": "compress_metadata",
+    "step_rows.h": "verify_bundle",
+    "step_entries.h": "verify_bundle",
+    "row_pieces.h": "verify_bundle",
+    "row_values.h": "write_req_tables",
+    "errors.h": "verify_bundle",
+    "pipes.h": "reserve_extend",
+    "memory.h": "apply_rotary",
+    "elements.h": "rope_gather",
+    "iota.h": "reserve_extend",
+}
+"""The op that exercises a shared header most for its price."""
+
+KIND_ORDER = ("order", "barrier", "flag", "flag with its partner", "validity check", "fault check", "bound", "guard")
+SECONDS = {"narrow": 120.0, "full": 600.0}
 
 
-@dataclass(frozen=True)
-class Mutant:
-    """One changed line of one file."""
-
-    path: Path
-    line: int
-    kind: str
-    text: str
+def ops_of(path: Path) -> list[str]:
+    """Ops whose kernels contain a file, the first to try first."""
+    using = [op for op in OPS if path == kernel_of(op) or path in device_headers(kernel_of(op))]
+    return sorted(using, key=lambda op: op != FIRST.get(path.name))
 
 
-def mutants_of(path: Path) -> Iterator[Mutant]:
-    """Every mutant of a kernel or a device header."""
-    for number, line in enumerate(path.read_text().splitlines(), start=1):
-        if line.lstrip().startswith("//"):
-            continue
-        for kind, pattern, replacement in EDGES:
-            for match in pattern.finditer(line):
-                changed = line[: match.start()] + match.expand(replacement) + line[match.end() :]
-                yield Mutant(path, number, kind, changed)
+def judge(mutant: Mutant, library: KernelLibrary) -> tuple[str, str]:
+    """Verdict on a mutant, and the op that caught it."""
+    for run, name in ((NARROW, "narrow"), (FULL, "full")):
+        for op in ops_of(mutant.path):
+            try:
+                built = library.link(op, mutant.path, mutant.text)
+            except BuildError:
+                return "does not compile", op
+            if not tests_pass(op, built, run, OUT / "tests.log", SECONDS[name]):
+                return "caught", op
+    return "SURVIVED", ""
 
 
-def device_headers(kernel: Path) -> set[Path]:
-    """Headers of device code that the kernel includes, directly or not."""
-    found: set[Path] = set()
-    waiting = [kernel]
-    while waiting:
-        for name in re.findall(r'#include "((?:device|ops)/[^"]+(?<!_index)\.h)"', waiting.pop().read_text()):
-            header = CSRC / name
-            if header not in found:
-                found.add(header)
-                waiting.append(header)
-    return found
+def all_mutants(only: str) -> list[Mutant]:
+    """Every mutant, the required kinds first."""
+    files = {kernel_of(op) for op in OPS} | {header for op in OPS for header in device_headers(kernel_of(op))}
+    mutants = [m for path in sorted(files) for m in mutants_of(path) if only in f"{path.relative_to(CSRC)} {m.kind}"]
+    return sorted(mutants, key=lambda m: next(i for i, kind in enumerate(KIND_ORDER) if m.kind.startswith(kind)))
 
 
-def build_kernels(kernels: list[Path], mutant: Mutant | None, op: str, out: Path, overlay: Path) -> str | None:
-    """Compiles the library of all kernels with `op`'s mutated; None, or what the compiler said."""
-    include = [f"-I{overlay}"] if mutant else []
-    include += [f"-I{CSRC}", f"-I{ROOT / 'tests' / 'ascend_sim' / 'include'}"]
-    stubs = BUILD / "ascend_backend" / "dsv4_sim_kernels_launch" / "launch_stubs.cpp"
-    objects = out / "objects"
-    objects.mkdir(parents=True, exist_ok=True)
-    for source in [*kernels, stubs]:
-        target = objects / f"{source.stem}.o"
-        mutated = source.name == f"{op}_kernel.cpp" and mutant is not None
-        if target.exists() and not mutated and not target.with_suffix(".mutated").exists():
-            continue
-        file = overlay / source.relative_to(CSRC) if mutated and mutant and mutant.path == source else source
-        flags = ["-std=c++17", "-O1", "-fPIC", "-w", f"-I{stubs.parent}", *(include if mutated else include[-2:])]
-        done = subprocess.run(["c++", *flags, "-c", str(file), "-o", str(target)], capture_output=True, text=True)
-        if done.returncode != 0:
-            return done.stderr
-        marker = target.with_suffix(".mutated")
-        marker.touch() if mutated else marker.unlink(missing_ok=True)
-    library = out / "libdsv4_sim_kernels.so"
-    simulator = BUILD / "ascend_sim"
-    link = ["c++", "-shared", "-o", str(library), *map(str, objects.glob("*.o"))]
-    link += [f"-L{simulator}", "-lascend_sim", f"-Wl,-rpath,{simulator}", "-Wl,-soname,libdsv4_sim_kernels.so"]
-    done = subprocess.run(link, capture_output=True, text=True)
-    return done.stderr if done.returncode != 0 else None
+def key_of(mutant: Mutant) -> str:
+    return f"{mutant.path.relative_to(CSRC)}: {mutant.kind}: {mutant.where}"
 
 
-def tests_pass(op: str, out: Path) -> bool:
-    """Whether the op's tests pass with the library in `out`."""
-    test = ROOT / "tests" / "ops" / f"test_{TESTS.get(op, op)}.py"
-    environment = os.environ | {"DSV4_BACKEND": "ascend-sim", "LD_LIBRARY_PATH": str(out)}
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", str(test)]
-    try:
-        done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300)
-    except subprocess.TimeoutExpired:
-        return False
-    return done.returncode == 0
-
-
-def write_overlay(mutant: Mutant, overlay: Path) -> None:
-    """Puts the changed file where the compiler finds it before the real one."""
-    lines = mutant.path.read_text().splitlines(keepends=True)
-    lines[mutant.line - 1] = mutant.text + "\n"
-    target = overlay / mutant.path.relative_to(CSRC)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text("".join(lines))
+def print_table(mutants: list[Mutant], verdicts: dict[str, dict[str, str]]) -> None:
+    """One line a file, for docs/mutation.md."""
+    print("| file | tried | caught | does not compile | survived |\n|---|---|---|---|---|")
+    for path in sorted({m.path for m in mutants}):
+        count = Counter(verdicts[key_of(m)]["verdict"] for m in mutants if m.path == path and key_of(m) in verdicts)
+        cells = [count.total(), count["caught"], count["does not compile"], count["SURVIVED"]]
+        print(f"| {path.relative_to(CSRC)} | {' | '.join(map(str, cells))} |")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("ops", nargs="*", help="ops to mutate; all when none is named")
+    parser.add_argument("--only", default="", help="part of 'path kind', such as 'step_rows.h order'")
+    parser.add_argument("--again", action="store_true", help="judge anew what has a verdict")
+    parser.add_argument("--survivors", action="store_true", help="judge anew what survived")
+    parser.add_argument("--table", action="store_true", help="only print the verdicts of the last run by file")
     arguments = parser.parse_args()
-    kernels = sorted(CSRC.glob("ops/*/*_kernel.cpp"))
+    OUT.mkdir(parents=True, exist_ok=True)
+    mutants = all_mutants(arguments.only)
+    verdicts: dict[str, dict[str, str]] = json.loads(VERDICTS.read_text()) if VERDICTS.exists() else {}
+    if arguments.table:
+        print_table(mutants, verdicts)
+        return
+    library = KernelLibrary(OUT, OPS)
+    for op in OPS:
+        if not tests_pass(op, library.link(), NARROW, OUT / "tests.log", SECONDS["full"]):
+            raise SystemExit(f"{op}: the tests fail without any mutation, see {OUT / 'tests.log'}")
     survivors = []
-    with tempfile.TemporaryDirectory() as scratch:
-        out = Path(scratch) / "library"
-        seen: set[tuple[Path, int, str]] = set()
-        for kernel in kernels:
-            op = kernel.parent.name
-            if arguments.ops and op not in arguments.ops:
-                continue
-            message = build_kernels(kernels, None, op, out, out)
-            if message is not None or not tests_pass(op, out):
-                raise SystemExit(f"{op}: the tests fail without any mutation\n{message or ''}")
-            for mutant in (m for path in [kernel, *sorted(device_headers(kernel))] for m in mutants_of(path)):
-                # A shared header is judged by the first op that includes it.
-                if (mutant.path, mutant.line, mutant.text) in seen:
-                    continue
-                seen.add((mutant.path, mutant.line, mutant.text))
-                with tempfile.TemporaryDirectory() as overlay:
-                    write_overlay(mutant, Path(overlay))
-                    message = build_kernels(kernels, mutant, op, out, Path(overlay))
-                verdict = "does not compile" if message else "SURVIVED" if tests_pass(op, out) else "caught"
-                place = f"{mutant.path.relative_to(ROOT)}:{mutant.line}"
-                print(f"{verdict:16} {op:18} {place:56} {mutant.kind}", flush=True)
-                if verdict == "SURVIVED":
-                    survivors.append(place)
-            build_kernels(kernels, None, op, out, out)
-    print(f"{len(survivors)} survived: {', '.join(survivors) or 'none'}")
+    for number, mutant in enumerate(mutants, start=1):
+        known = verdicts.get(key_of(mutant))
+        retry = arguments.survivors and known is not None and known["verdict"] == "SURVIVED"
+        if known is None or retry or arguments.again:
+            begin = time.monotonic()
+            verdict, op = judge(mutant, library)
+            verdicts[key_of(mutant)] = known = {"verdict": verdict, "op": op}
+            VERDICTS.write_text(json.dumps(verdicts, indent=1))
+            place = f"{mutant.path.relative_to(ROOT)}:{mutant.line}"
+            seconds = time.monotonic() - begin
+            print(
+                f"{number:3}/{len(mutants)} {verdict:16} {op:20} {place:60} {mutant.kind} {seconds:.0f} s", flush=True
+            )
+        if known["verdict"] == "SURVIVED":
+            survivors.append(f"{mutant.path.relative_to(ROOT)}:{mutant.line} {mutant.kind}: {mutant.where}")
+    print_table(mutants, verdicts)
+    print(f"{len(survivors)} of {len(mutants)} survived", *survivors, sep="\n")
     sys.exit(1 if survivors else 0)
 
 

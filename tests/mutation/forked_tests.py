@@ -1,0 +1,62 @@
+"""Runs of an op's tests against a given kernel library, each in a fork of this process, which has imported everything."""
+
+import ctypes
+import os
+import signal
+import time
+from pathlib import Path
+
+import hypothesis  # noqa: F401  (imported once for all runs)
+import pytest
+import torch
+
+import dsv4_npu_ops  # noqa: F401
+
+ROOT = Path(__file__).resolve().parents[2]
+
+TESTS = {
+    "reserve_extend": ["page_segments"],
+    "release_pages": ["page_segments"],
+    "compress_metadata": ["compress_metadata", "step_on_device"],
+    "verify_bundle": ["verify_bundle", "step_on_device"],
+    "verify_step": ["verify_step", "step_on_device"],
+}
+"""Test files of ops that have others than the one called after them."""
+
+NARROW = {"DSV4_SIM_BLOCKS": "0,2", "profile": "narrow"}
+FULL = {"DSV4_SIM_BLOCKS": "0,1,2,7,24,48", "profile": "unshrunk"}
+
+
+def _child(op: str, library: Path, blocks: str, profile: str) -> int:
+    """Exit status of pytest. The backend finds the library already loaded under its own name."""
+    os.environ |= {"DSV4_BACKEND": "ascend-sim", "DSV4_SIM_BLOCKS": blocks}
+    os.chdir(ROOT)
+    ctypes.CDLL(str(library), ctypes.RTLD_GLOBAL)
+    files = [str(ROOT / "tests" / "ops" / f"test_{name}.py") for name in TESTS.get(op, [op])]
+    options = ["-x", "-q", "-p", "no:cacheprovider", f"--hypothesis-profile={profile}"]
+    return int(pytest.main([*options, *files]))
+
+
+def tests_pass(op: str, library: Path, run: dict[str, str], log: Path, timeout_s: float) -> bool:
+    """Whether the op's tests pass with `library`; a crash or a hang is a failure."""
+    torch.set_num_threads(1)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.setsid()
+            target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            os.dup2(target, 1)
+            os.dup2(target, 2)
+            status = _child(op, library, run["DSV4_SIM_BLOCKS"], run["profile"])
+        finally:
+            os._exit(status)
+    end = time.monotonic() + timeout_s
+    while time.monotonic() < end:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done == child:
+            return os.waitstatus_to_exitcode(status) == 0
+        time.sleep(0.05)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return False
