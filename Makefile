@@ -6,7 +6,7 @@ PY = $(VENV)/bin/python
 PYTEST = $(PY) -m pytest -n auto --maxprocesses 8
 export TOKENIZERS_PARALLELISM = false
 
-.PHONY: demo test test-cpu test-ascend-sim bench fuzz soak mutation typecheck lint build build-sim setup wheel clean
+.PHONY: demo test test-cpu test-ascend-sim bench bench-sim fuzz soak mutation typecheck lint build build-sim setup wheel clean
 
 setup: $(VENV)/.ready
 
@@ -21,9 +21,9 @@ $(VENV)/.ready: pyproject.toml
 build: setup
 	PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) -m pip install --quiet --no-build-isolation --no-deps --editable .
 
-# The kernels against the device simulator; needed by tests only.
+# The kernels against the device simulator, and naive ones to compare with; needed by tests and bench-sim only.
 build-sim: build
-	PATH="$(abspath $(VENV))/bin:$$PATH" cmake --build build/cmake --target dsv4_ascend_backend
+	PATH="$(abspath $(VENV))/bin:$$PATH" cmake --build build/cmake --target dsv4_ascend_backend dsv4_naive_kernels
 
 demo: build
 	$(PY) examples/demo.py
@@ -54,6 +54,10 @@ mutation: build-sim
 bench: build
 	PATH="$(abspath $(VENV))/bin:$$PATH" cmake --build build/cmake --target dsv4_bench_ops
 	$(PY) bench/run.py
+
+# What the kernels move and do in the device simulator, beside a naive kernel of each op; fails when a limit is exceeded.
+bench-sim: build-sim
+	$(PY) bench/simulated_cost.py
 
 # The kernels against the headers of a CANN toolkit, without its compiler: make typecheck CANN_HOME=<folder>
 typecheck: setup

@@ -31,10 +31,12 @@ class GroupRope {
     __aicore__ inline void write(GM_ADDR cos_out, GM_ADDR sin_out, int64_t entries) {
         const uint64_t elems = static_cast<uint64_t>(entries) * dim_;
         const GlobalTensor<float> out[2] = {global<float>(cos_out, elems), global<float>(sin_out, elems)};
-        const BlockShare share = block_share(entries, 1, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
         rows_.next_stage();
+        const int64_t live = rows_.prefix(ratio).GetValue(static_cast<uint32_t>(rows_.params().num_rows));
+        const BlockShare share =
+            uneven_block_share(entries, live, 1, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
         pieces_.start(rows_.prefix(ratio), rows_.params().num_rows, share, tile_rows_, 1);
-        if (rows_.prefix(ratio).GetValue(static_cast<uint32_t>(rows_.params().num_rows)) < share.end) {
+        if (live < share.end) {
             load_first_rows();
         }
         while (pieces_.next_tile()) {

@@ -1,5 +1,5 @@
-// Walking a block's share of a segment list. A list may be longer than UB: it is read in chunks, and the share's first
-// segment is found by two binary searches over the running totals that the segments carry.
+// Walking a block's share of a segment list. The share's first and last segment are found by narrowing searches over the
+// running totals that the segments carry, so that a block reads few segments beyond its own, in chunks that fit UB.
 #pragma once
 
 #include "common/page_segments.h"
@@ -9,6 +9,7 @@
 namespace dsv4::kernel {
 
 constexpr uint32_t kChunkSegments = 1024;  // 32 KB
+constexpr uint32_t kSearchWays = 32;       // parts into which one step of the search cuts a range
 
 template <typename Segment>
 class SegmentCursor {
@@ -22,26 +23,40 @@ class SegmentCursor {
 
     // Units of all segments together.
     __aicore__ inline int64_t total_units() {
-        load_chunk(num_segments_ - 1, 1, 1);
+        end_ = num_segments_;
+        load_chunk(num_segments_ - 1);
         const Segment last = read(0);
         return static_cast<int64_t>(last.units_before) + (last.end_unit - last.begin_unit);
     }
 
-    // Makes the segment that holds unit `unit` of the whole list the current one.
-    __aicore__ inline void seek(int64_t unit) {
-        const uint32_t stride = ceil_div<uint32_t>(num_segments_, kChunkSegments);
-        load_chunk(0, ceil_div<uint32_t>(num_segments_, stride), stride);
-        const uint32_t first = find(unit) * stride;
-        load_chunk(first, min_of<uint32_t>(kChunkSegments, num_segments_ - first), 1);
-        current_ = find(unit);
+    // Makes the segment that holds unit `begin` of the whole list the current one; the cursor may go on to that of unit
+    // `end` - 1.
+    __aicore__ inline void seek(int64_t begin, int64_t end) {
+        SegmentRange first{0, num_segments_};
+        SegmentRange last{0, num_segments_};
+        while (first.size() > 1 || last.size() > 1) {
+            const uint32_t last_samples = first.begin == last.begin && first.end == last.end ? 0 : kSearchWays;
+            order<AscendC::HardEvent::S_MTE2>();
+            load_samples(first, 0);
+            if (last_samples != 0) {
+                load_samples(last, last_samples);
+            }
+            order<AscendC::HardEvent::MTE2_S>();
+            first = narrowed(first, 0, begin);
+            last = narrowed(last, last_samples, end - 1);
+        }
+        end_ = max_of(last.end, first.end);
+        load_chunk(first.begin);
+        current_ = 0;
     }
 
     __aicore__ inline Segment current() { return read(current_); }
 
     __aicore__ inline void advance() {
-        if (++current_ == loaded_ && chunk_begin_ + current_ < num_segments_) {
-            const uint32_t first = chunk_begin_ + current_;
-            load_chunk(first, min_of<uint32_t>(kChunkSegments, num_segments_ - first), 1);
+        ++current_;
+        const uint32_t next = chunk_begin_ + current_;
+        if (current_ == kChunkSegments && next < end_) {
+            load_chunk(next);
             current_ = 0;
         }
     }
@@ -50,32 +65,45 @@ class SegmentCursor {
     __aicore__ inline uint32_t index() const { return chunk_begin_ + current_; }
 
  private:
-    __aicore__ inline void load_chunk(uint32_t first, uint32_t count, uint32_t stride) {
-        order<AscendC::HardEvent::S_MTE2>();
+    // Where a unit's segment may be: [begin, end).
+    struct SegmentRange {
+        uint32_t begin;
+        uint32_t end;
+
+        __aicore__ inline uint32_t size() const { return end - begin; }
+        __aicore__ inline uint32_t sample_distance() const { return ceil_div<uint32_t>(size(), kSearchWays); }
+        __aicore__ inline uint32_t samples() const { return ceil_div<uint32_t>(size(), sample_distance()); }
+    };
+
+    // Running totals at equal distances in a range, each into a block of its own.
+    __aicore__ inline void load_samples(const SegmentRange& range, uint32_t where) {
         const uint32_t fields = static_cast<uint32_t>(kSegmentFields);
-        for (uint32_t done = 0; done < count; done += kMaxCopyBlocks) {
-            const uint32_t rows = min_of<uint32_t>(count - done, kMaxCopyBlocks);
-            load_rows(words_[done * fields], list_[static_cast<uint64_t>(first + done * stride) * fields], rows, fields,
-                      (stride - 1) * fields, fields);
-        }
-        order<AscendC::HardEvent::MTE2_S>();
-        chunk_begin_ = first;
-        loaded_ = count;
+        load_rows(words_[where * fields], list_[static_cast<uint64_t>(range.begin) * fields + kUnitsBeforeField],
+                  range.samples(), 1, range.sample_distance() * fields - 1, fields);
     }
 
-    // The last loaded segment with at most `unit` units before it.
-    __aicore__ inline uint32_t find(int64_t unit) {
+    // The part of a range that begins with the last sample of at most `unit` units before it.
+    __aicore__ inline SegmentRange narrowed(const SegmentRange& range, uint32_t where, int64_t unit) {
         uint32_t low = 0;
-        uint32_t high = loaded_;
+        uint32_t high = range.samples();
         while (high - low > 1) {
             const uint32_t middle = (low + high) / 2;
-            if (words_.GetValue(middle * kSegmentFields + kUnitsBeforeField) <= unit) {
+            if (words_.GetValue((where + middle) * static_cast<uint32_t>(kSegmentFields)) <= unit) {
                 low = middle;
             } else {
                 high = middle;
             }
         }
-        return low;
+        const uint32_t begin = range.begin + low * range.sample_distance();
+        return SegmentRange{begin, min_of<uint32_t>(begin + range.sample_distance(), range.end)};
+    }
+
+    __aicore__ inline void load_chunk(uint32_t first) {
+        const uint32_t elems = min_of<uint32_t>(kChunkSegments, end_ - first) * static_cast<uint32_t>(kSegmentFields);
+        order<AscendC::HardEvent::S_MTE2>();
+        load(words_, list_[static_cast<uint64_t>(first) * kSegmentFields], elems);
+        order<AscendC::HardEvent::MTE2_S>();
+        chunk_begin_ = first;
     }
 
     __aicore__ inline Segment read(uint32_t index) {
@@ -91,8 +119,8 @@ class SegmentCursor {
     LocalTensor<int32_t> words_;
     GlobalTensor<int32_t> list_;
     uint32_t num_segments_;
+    uint32_t end_ = 0;  // no segment from here on is read
     uint32_t chunk_begin_ = 0;
-    uint32_t loaded_ = 0;
     uint32_t current_ = 0;  // within the chunk
 };
 

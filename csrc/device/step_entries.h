@@ -7,6 +7,13 @@
 
 namespace dsv4::kernel {
 
+// Where slots come from and go to. A pool that does not exist has rows of 0 elements.
+struct SlotTable {
+    GM_ADDR table;
+    int64_t row_elems;
+    GM_ADDR out;
+};
+
 class StepEntries {
   public:
     __aicore__ inline explicit StepEntries(StepRows& rows) : rows_(rows) {}
@@ -20,16 +27,17 @@ class StepEntries {
         const LocalTensor<int64_t> wide = rows_.scratch()[2 * kTileEntries].template ReinterpretCast<int64_t>();
         rows_.next_stage();
         AscendC::Muls(steps, rows_.iota(), static_cast<int32_t>(ratio), static_cast<int32_t>(kTileEntries));
-        start<ratio>(entries);
+        start<ratio>(block_share(entries, kShareEntries, AscendC::GetBlockIdx(), AscendC::GetBlockNum()));
         while (pieces_.next_tile()) {
             AscendC::PipeBarrier<PIPE_V>();
             for (uint32_t i = 0; i < pieces_.count(); ++i) {
                 const Piece& piece = pieces_[i];
                 const int32_t units = static_cast<int32_t>(piece.units);
-                if (is_zero(piece)) {
+                const StepRow row = row_of(piece);
+                if (is_padding(row)) {
                     AscendC::Duplicate(values[piece.area], int32_t{0}, units);
                 } else {
-                    const int64_t first = group_position(unit_of<ratio>(piece), ratio);
+                    const int64_t first = group_position(first_group(row, ratio) + piece.offset, ratio);
                     AscendC::Adds(values[piece.area], steps, static_cast<int32_t>(first), units);
                 }
             }
@@ -41,53 +49,68 @@ class StepEntries {
         }
     }
 
-    // int32 slots of tokens (ratio 1) or groups, as the request table has them. MTE2 fetches each row's entries.
-    template <int64_t ratio>
-    __aicore__ inline void slots(GM_ADDR table, int64_t row_elems, GM_ADDR out, int64_t entries) {
-        if (!pool_exists(row_elems)) {
-            return;
-        }
-        const GlobalTensor<int32_t> source =
-            global<int32_t>(table, static_cast<uint64_t>(rows_.params().max_requests * row_elems));
-        const GlobalTensor<int32_t> target = global<int32_t>(out, static_cast<uint64_t>(entries));
-        const LocalTensor<int32_t> values = rows_.scratch();
+    // int32 slots of tokens (ratio 1) or groups, as the request tables have them: MTE2 fetches each row's entries. Several
+    // tables share the walk over the rows.
+    template <int64_t ratio, uint32_t tables>
+    __aicore__ inline void slots(const SlotTable (&pools)[tables], int64_t entries) {
+        static_assert(tables * kTileEntries <= kScratchElems, "a tile for each table");
         rows_.next_stage();
-        start<ratio>(entries);
+        const int64_t live = rows_.prefix(ratio).GetValue(static_cast<uint32_t>(rows_.params().num_rows));
+        start<ratio>(
+            uneven_block_share(entries, live, kShareEntries, AscendC::GetBlockIdx(), AscendC::GetBlockNum()));
         while (pieces_.next_tile()) {
             order<AscendC::HardEvent::MTE3_MTE2>();
             order<AscendC::HardEvent::MTE3_V>();
             for (uint32_t i = 0; i < pieces_.count(); ++i) {
-                const Piece& piece = pieces_[i];
-                if (is_zero(piece)) {
-                    AscendC::Duplicate(values[piece.area], int32_t{0}, static_cast<int32_t>(piece.units));
-                } else {
-                    const int64_t entry = rows_.request(piece.row) * row_elems + unit_of<ratio>(piece);
-                    load(values[piece.area], source[static_cast<uint64_t>(entry)], piece.units);
-                }
+                fetch_slots<ratio>(pools, tables, pieces_[i]);
             }
             order<AscendC::HardEvent::MTE2_MTE3>();
             order<AscendC::HardEvent::V_MTE3>();
-            store_tile(target, values);
+            for (uint32_t table = 0; table < tables; ++table) {
+                if (pool_exists(pools[table].row_elems)) {
+                    store_tile(global<int32_t>(pools[table].out, static_cast<uint64_t>(entries)), slot_tile(table));
+                }
+            }
         }
     }
 
   private:
+    // Shares meet at multiples of 64 bytes of int32.
+    static constexpr int64_t kShareEntries = 2 * kLaneElems;
+
     template <int64_t ratio>
-    __aicore__ inline void start(int64_t entries) {
-        // Shares meet at multiples of 64 bytes of int32.
-        const BlockShare share = block_share(entries, 2 * kLaneElems, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
+    __aicore__ inline void start(const BlockShare& share) {
         pieces_.start(rows_.prefix(ratio), rows_.params().num_rows, share, kTileEntries, kLaneElems);
     }
 
-    // Behind the last row, or a token of a padding row.
-    __aicore__ inline bool is_zero(const Piece& piece) {
-        return piece.row == rows_.params().num_rows || is_padding(rows_.row(piece.row));
+    // The row that a piece belongs to; behind the last row, one of padding.
+    __aicore__ inline StepRow row_of(const Piece& piece) {
+        return piece.row == rows_.params().num_rows ? StepRow{0, 0, 0} : rows_.row(piece.row);
     }
 
-    // The token or group that a piece starts with.
+    __aicore__ inline LocalTensor<int32_t> slot_tile(uint32_t table) {
+        return rows_.scratch()[table * static_cast<uint32_t>(kTileEntries)];
+    }
+
     template <int64_t ratio>
-    __aicore__ inline int64_t unit_of(const Piece& piece) {
-        return first_group(rows_.row(piece.row), ratio) + piece.offset;
+    __aicore__ inline void fetch_slots(const SlotTable* pools, uint32_t tables, const Piece& piece) {
+        const StepRow row = row_of(piece);
+        const int64_t request = is_padding(row) ? 0 : rows_.request(piece.row);
+        for (uint32_t table = 0; table < tables; ++table) {
+            const int64_t row_elems = pools[table].row_elems;
+            if (!pool_exists(row_elems)) {
+                continue;
+            }
+            const LocalTensor<int32_t> values = slot_tile(table)[piece.area];
+            if (is_padding(row)) {
+                AscendC::Duplicate(values, int32_t{0}, static_cast<int32_t>(piece.units));
+                continue;
+            }
+            const GlobalTensor<int32_t> source =
+                global<int32_t>(pools[table].table, static_cast<uint64_t>(rows_.params().max_requests * row_elems));
+            const int64_t entry = request * row_elems + first_group(row, ratio) + piece.offset;
+            load(values, source[static_cast<uint64_t>(entry)], piece.units);
+        }
     }
 
     template <typename T>

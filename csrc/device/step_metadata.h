@@ -64,8 +64,10 @@ __aicore__ inline void write_step_metadata(StepRows& rows, StepEntries& entries,
     entries.positions<1>(out.positions, rows.params().num_tokens);
     entries.positions<kRatioC4>(out.positions_c4, p.c4_capacity_groups);
     entries.positions<kRatioC128>(out.positions_c128, p.c128_capacity_groups);
-    entries.slots<kRatioC4>(tables.c4, p.c4_row_elems, out.c4_loc, p.c4_capacity_groups);
-    entries.slots<kRatioC128>(tables.c128, p.c128_row_elems, out.c128_loc, p.c128_capacity_groups);
+    const SlotTable c4[] = {{tables.c4, p.c4_row_elems, out.c4_loc}};
+    const SlotTable c128[] = {{tables.c128, p.c128_row_elems, out.c128_loc}};
+    entries.slots<kRatioC4>(c4, p.c4_capacity_groups);
+    entries.slots<kRatioC128>(c128, p.c128_capacity_groups);
     PageTables pages(rows, p);
     pages.prepare();
     pages.write(kSwa, tables.swa, out.swa_page_table);

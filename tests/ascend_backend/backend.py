@@ -16,13 +16,19 @@ ERROR_LANE_WORDS = 8
 
 
 class AscendSim:
-    """Handle on the simulated device of this process."""
+    """Handle on the simulated device of this process.
 
-    def __init__(self) -> None:
+    ``kernels`` names a library of other kernels for the same launches; one without its own gets the project's.
+    """
+
+    def __init__(self, kernels: Path | None = None) -> None:
         if not LIBRARY.exists():
             raise FileNotFoundError(f"{LIBRARY} is missing: `make build-sim` builds it")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            if kernels is not None:
+                # Both libraries of kernels have one name, under which the backend finds the one already loaded.
+                ctypes.CDLL(str(kernels), ctypes.RTLD_GLOBAL)
             torch.ops.load_library(str(LIBRARY))
         self._library = ctypes.CDLL(str(LIBRARY))
         self._library.dsv4_sim_error_words.restype = ctypes.POINTER(ctypes.c_int32)

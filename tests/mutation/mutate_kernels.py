@@ -2,10 +2,10 @@
 
     python tests/mutation/mutate_kernels.py [--only text] [--again]
 
-Expects the simulated backend to be built (`make build-sim`). A mutant is compiled into its op's kernel and meets the op's
-tests with two block counts; if they pass, with all of them; a shared header's mutant then meets the next op that
-includes it. Verdicts are kept in build/mutation/verdicts.json, so that a run goes on where the last one stopped; a mutant whose
-line has changed is a new one. Prints a line a mutant and exits with 1 if one survives.
+Expects the simulated backend to be built (`make build-sim`). A mutant is compiled into its op's kernel and meets the
+op's tests with two block counts; a shared header's mutant that passes then meets the other ops that include it, and at
+last all block counts. Verdicts are kept in build/mutation/verdicts.json, so that a run goes on where the last one
+stopped; a mutant whose line has changed is a new one. Prints a line a mutant and exits with 1 if one survives.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from mutants import Mutant, mutants_of
 OUT = ROOT / "build" / "mutation"
 VERDICTS = OUT / "verdicts.json"
 
-OPS = [
+ORDER = [
     "verify_step",
     "compress_metadata",
     "verify_bundle",
@@ -35,6 +35,10 @@ OPS = [
     "compressor_metadata",
 ]
 """The order in which ops meet a shared header's mutant."""
+OPS = sorted(
+    (kernel.parent.name for kernel in CSRC.glob("ops/*/*_kernel.cpp")),
+    key=lambda op: (op not in ORDER, ORDER.index(op) if op in ORDER else 0, op),
+)
 
 FIRST = {
     "page_tables.h": "compress_metadata",
@@ -63,8 +67,8 @@ def ops_of(path: Path) -> list[str]:
 
 def judge(mutant: Mutant, library: KernelLibrary) -> tuple[str, str]:
     """Verdict on a mutant, and the op that caught it."""
-    for run, name in ((NARROW, "narrow"), (FULL, "full")):
-        for op in ops_of(mutant.path):
+    for run, name, most_ops in ((NARROW, "narrow", len(OPS)), (FULL, "full", 3)):
+        for op in ops_of(mutant.path)[:most_ops]:
             try:
                 built = library.link(op, mutant.path, mutant.text)
             except BuildError:

@@ -58,23 +58,23 @@ class CompressorMetadata {
 
     __aicore__ inline void run() {
         const int64_t blocks = AscendC::GetBlockNum();
-        const BlockShare share = block_share(p_.num_rows, kShareRows, AscendC::GetBlockIdx(), blocks);
-        place_ = walk_.first();
-        while (!walk_.done(place_) && place_.row + place_.groups.count <= share.begin) {
-            walk_.advance(&place_);
-        }
+        const int64_t groups = walk_.survey();
+        // Dummy rows are not read from anywhere.
+        const BlockShare share = uneven_block_share(p_.num_rows, min_of(groups, p_.num_rows), kShareRows,
+                                                    AscendC::GetBlockIdx(), blocks);
+        place_ = walk_.find(share.begin);
         for (int64_t row = share.begin; row < share.end; row += tile_rows_) {
             tile(row, min_of<int64_t>(row + tile_rows_, share.end));
         }
-        if (AscendC::GetBlockIdx() == blocks - 1) {
+        if (groups > p_.num_rows && AscendC::GetBlockIdx() == blocks - 1) {
             report_lost_groups();
         }
         errors_.flush();
     }
 
   private:
-    // Shares are cut at multiples of it: 32 bytes of flat slots.
-    static constexpr int64_t kShareRows = 8;
+    // Shares are cut at multiples of it.
+    static constexpr int64_t kShareRows = 2;
 
     __aicore__ inline void tile(int64_t begin, int64_t end) {
         // The block table entries that S has read, and the tile that MTE3 stores, are free again.

@@ -1,4 +1,5 @@
-// The requests of compressor_metadata as a device kernel reads them: in chunks, because there may be more than fit UB.
+// The requests of compressor_metadata as a device kernel reads them: in chunks, because there may be more than fit UB. A
+// block walks over all of them once, to learn how many groups there are, and once more near its share.
 #pragma once
 
 #include "device/errors.h"
@@ -24,7 +25,36 @@ class RequestWalk {
         CompletedGroups groups;
     };
 
-    __aicore__ inline Place first() { return Place{0, 0, groups_of(0)}; }
+    // Groups of all requests; remembers the walk at equal distances.
+    __aicore__ inline int64_t survey() {
+        mark_requests_ = max_of<int64_t>(1, ceil_div<int64_t>(p_.num_reqs, kMarks));
+        Place place{0, 0, groups_of(0)};
+        while (!done(place)) {
+            marks_[num_marks_++] = place.row;
+            for (int64_t i = 0; i < mark_requests_ && !done(place); ++i) {
+                advance(&place);
+            }
+        }
+        return place.row;
+    }
+
+    // The request whose groups the output row `row` belongs to; the end of the walk if there is none.
+    __aicore__ inline Place find(int64_t row) {
+        int64_t mark = num_marks_ - 1;
+        while (mark > 0 && marks_[mark] > row) {
+            --mark;
+        }
+        Place place{0, 0, CompletedGroups{0, 0}};
+        if (mark > 0) {
+            place.request = mark * mark_requests_;
+            place.row = marks_[mark];
+        }
+        place.groups = groups_of(place.request);
+        while (!done(place) && place.row + place.groups.count <= row) {
+            advance(&place);
+        }
+        return place;
+    }
 
     __aicore__ inline bool done(const Place& place) const { return place.request >= p_.num_reqs; }
 
@@ -87,6 +117,7 @@ class RequestWalk {
     static constexpr uint32_t kCuSeqlens = 0;
     static constexpr uint32_t kStartPos = static_cast<uint32_t>(kRequestChunk) + 8;
     static constexpr uint32_t kNoIndex = 0xffffffffu;
+    static constexpr int64_t kMarks = 64;
 
     const CompressorMetadataParams& p_;
     GM_ADDR cu_seqlens_;
@@ -98,6 +129,10 @@ class RequestWalk {
     // The end of the request read last begins the next one.
     uint32_t last_index_ = kNoIndex;
     int64_t last_end_ = 0;
+    // Rows before every mark_requests_-th request.
+    int64_t marks_[kMarks];
+    int64_t num_marks_ = 0;
+    int64_t mark_requests_ = 1;
 };
 
 }  // namespace dsv4::kernel

@@ -42,7 +42,7 @@ class ReleasePages {
             block_share(cursor_.total_units(), 1, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
         if (share.begin < share.end) {
             prepare();
-            cursor_.seek(share.begin);
+            cursor_.seek(share.begin, share.end);
             int64_t unit = share.begin;
             while (unit < share.end) {
                 const ReleaseSegment segment = cursor_.current();

@@ -45,7 +45,7 @@ class ReserveExtend {
             block_share(cursor_.total_units(), 1, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
         if (share.begin < share.end) {
             fill_iota(iota_, kReservePieceUnits);
-            cursor_.seek(share.begin);
+            cursor_.seek(share.begin, share.end);
             for (int64_t unit = share.begin; unit < share.end;) {
                 unit = batch(unit, share.end);
             }

@@ -1,0 +1,55 @@
+#include "kernel_operator.h"
+#include "ops/reserve_extend/reserve_extend_index.h"
+#include "segment_loops.h"
+
+namespace dsv4::naive {
+
+// Slot of a unit, looked up for this unit alone.
+__aicore__ inline int32_t slot_of_unit(const ReserveSegment& s, int64_t unit, GM_ADDR table, GM_ADDR free_pages,
+                                       const ReserveExtendParams& p) {
+    const int64_t table_elems = p.max_requests * p.row_elems[s.pool];
+    if (s.source == kKeepSlots) {
+        return element<int32_t>(table, table_elems, table_offset_elems(s, unit, p));
+    }
+    if (s.source == kJoinPage) {
+        const int64_t before = s.begin_unit - 1;
+        return element<int32_t>(table, table_elems, table_offset_elems(s, before, p)) +
+               static_cast<int32_t>(unit - before);
+    }
+    const int32_t page = element<int32_t>(free_pages, ring_elems(p), free_page_offset_elems(s, unit, p));
+    return static_cast<int32_t>(slot_of(page, unit, p.page_shift));
+}
+
+}  // namespace dsv4::naive
+
+extern "C" __global__ __aicore__ void reserve_extend(GM_ADDR full_table, GM_ADDR swa_table, GM_ADDR c4_table,
+                                                     GM_ADDR c128_table, GM_ADDR c4_state_table,
+                                                     GM_ADDR c128_state_table, GM_ADDR free_pages, GM_ADDR segments,
+                                                     GM_ADDR full_slots, GM_ADDR swa_slots, GM_ADDR c4_slots,
+                                                     GM_ADDR c128_slots, GM_ADDR c4_state_slots,
+                                                     GM_ADDR c128_state_slots, GM_ADDR error_lanes,
+                                                     ReserveExtendParams p) {
+    KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+    static_cast<void>(error_lanes);
+    AscendC::TPipe pipe;
+    GM_ADDR tables[] = {full_table, swa_table, c4_table, c128_table, c4_state_table, c128_state_table};
+    GM_ADDR slots[] = {full_slots, swa_slots, c4_slots, c128_slots, c4_state_slots, c128_state_slots};
+    dsv4::naive::ScalarRun<int32_t> to_output(&pipe);
+    dsv4::naive::ScalarRun<int32_t> to_table(&pipe);
+    const dsv4::BlockShare share =
+        dsv4::block_share(p.num_segments, 1, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
+    for (int64_t index = share.begin; index < share.end; ++index) {
+        const ReserveSegment s = dsv4::naive::read_segment<ReserveSegment>(segments, p.num_segments, index);
+        to_output.begin(slots[s.pool], dsv4::slot_offset_elems(s, s.begin_unit));
+        to_table.begin(tables[s.pool], dsv4::table_offset_elems(s, s.begin_unit, p));
+        for (int64_t unit = s.begin_unit; unit < s.end_unit; ++unit) {
+            const int32_t slot = dsv4::naive::slot_of_unit(s, unit, tables[s.pool], free_pages, p);
+            to_output.push(slot);
+            if (s.source != dsv4::kKeepSlots) {
+                to_table.push(slot);
+            }
+        }
+        to_output.end();
+        to_table.end();
+    }
+}

@@ -1,0 +1,29 @@
+"""What the device kernels move and do in the simulator, at the shapes of bench/cost_cases.py, stays within limits."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
+
+import cost_cases
+import simulated_cost
+
+pytestmark = pytest.mark.simulated_only
+
+OPS = sorted({build.__name__ for build, _ in cost_cases.LARGE})
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_costs_stay_within_limits(ascend_sim, op):
+    for cost in simulated_cost.run_cases([op], ascend_sim):
+        assert simulated_cost.breaches(cost) == []
+
+
+def test_naive_kernels_write_the_same_bytes_with_more_scalar_work(ascend_sim):
+    ours, naive = simulated_cost.run_cases([], ascend_sim, small=True), simulated_cost.naive_costs([], small=True)
+    assert {cost.op for cost in ours} == set(OPS)
+    assert [cost.digest for cost in ours] == [cost.digest for cost in naive]
+    for mine, other in zip(ours, naive, strict=True):
+        assert mine.scalars_per_element < other.scalars_per_element + other.gm_scalars_per_element
