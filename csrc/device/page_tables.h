@@ -83,7 +83,6 @@ class PageTables {
     // What stands where no page is named. Shifting keeps both fill values.
     __aicore__ inline void fill(int64_t first_row, uint32_t rows, int64_t first_column) {
         const int32_t filler = is_state_pool(pool_) ? kSkipPage : kNoPage;
-        AscendC::PipeBarrier<PIPE_V>();
         AscendC::Duplicate(blocks_, filler, static_cast<int32_t>(rows * pitch_ * kLaneElems));
         if (pool_ != kSwa || first_column != 0) {
             return;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "common/step_launch.h"
+#include "common/uneven_share.h"
 #include "device/memory.h"
 
 namespace dsv4::kernel {

@@ -130,3 +130,26 @@ def test_a_captured_verify_step_replays_like_the_cpu(sim, ops):
         )
         for got, wanted in zip(fields(out), fields(want), strict=True):
             assert torch.equal(got, wanted)
+
+
+def test_a_verify_step_is_four_launches_and_one_copy(sim, ops):
+    layout = ops.KVLayout(16, 32, 4, 512, dict.fromkeys(POOLS, 40), "npu")
+    tables = ops.RequestTables(layout)
+    alloc = ops.KVAllocator(layout, tables)
+    alloc.alloc_extend([0, 2], [0, 0], [126, 5])
+    requests, lengths = torch.tensor([0, 2]).to("npu"), torch.tensor([126, 5]).to("npu")
+    cos, sin = torch.randn(512, 8).to("npu"), torch.randn(512, 8).to("npu")
+    rows = [(torch.empty(8, 8).to("npu"), torch.empty(8, 8).to("npu")) for _ in range(2)]
+    out = ops.VerifyStep.empty(layout, 2, 8, 8)
+    torch.npu.synchronize()
+    sim.reset_counters()
+    alloc.reserve_extend([0, 2], [126, 5], [130, 9])
+    ops.build_verify_step(tables, requests, lengths, 4, cos, sin, out=out)
+    for base in rows:
+        ops.rope_gather(cos, sin, out.metadata.positions, out=base)
+    torch.npu.current_stream().npu_stream  # noqa: B018  empties torch_npu's own queue into the stream
+    assert counted(sim, "launch.") == {"launch.reserve_extend": 1, "launch.verify_step": 1, "launch.rope_gather": 2}
+    copies = {name: count for name, count in counted(sim, "copy.").items() if not name.endswith(".bytes")}
+    assert list(copies.values()) == [1] and next(iter(copies)).startswith("copy.h2d.")
+    assert not counted(sim, "sync.") and not counted(sim, "operator.")
+    assert out.metadata.positions.cpu().tolist() == [126, 127, 128, 129, 5, 6, 7, 8]

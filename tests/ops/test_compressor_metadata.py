@@ -329,11 +329,14 @@ def many_requests(num_reqs, new_tokens, block_size, ratio):
     return starts, cu_seqlens, blocks, groups
 
 
-@pytest.mark.parametrize("num_reqs, new_tokens, block_size", [(2100, 4, 32), (3, 900, 1), (40, 100, 12)])
-def test_many_requests(device, num_reqs, new_tokens, block_size):
+# With 512 features a core takes 80 rows at a time.
+@pytest.mark.parametrize(
+    "num_reqs, new_tokens, block_size, dim", [(2100, 4, 32, 4), (3, 900, 1, 4), (40, 100, 12, 4), (40, 30, 3, 512)]
+)
+def test_many_requests(device, num_reqs, new_tokens, block_size, dim):
     ratio = 4
     starts, cu_seqlens, blocks, groups = many_requests(num_reqs, new_tokens, block_size, ratio)
-    cos, sin = make_tables(2000, 4, torch.bfloat16, device)
+    cos, sin = make_tables(2000, dim, torch.bfloat16, device)
     rows = groups + 10
     got = dsv4_npu_ops.compressor_metadata(
         cos,

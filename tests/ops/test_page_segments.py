@@ -1,6 +1,7 @@
 """reserve_extend and release_pages, the device halves of the allocator, against their oracles."""
 
 import copy
+import random
 
 import pytest
 import torch
@@ -93,6 +94,28 @@ def test_reserve_extend_equals_the_oracle(device, page_size, data, source):
     for slots, wanted in zip(got.in_order(), want, strict=True):
         assert slots.dtype == torch.int32 and slots.shape == (len(wanted),)
         assert all(w is None or slot == w for slot, w in zip(slots.tolist(), wanted, strict=True))
+
+
+def test_reserve_extend_of_many_segments(device):
+    """More than a core works on at a time, of all kinds in turn; half pages, so that joined ones follow a kept half."""
+    state = Device(device, 4, [COLUMNS] * 6, random.Random(1).shuffle)
+    segments, num_slots = [], [0] * 6
+    for pool in range(6):
+        for request in range(REQUESTS):
+            row = state.tables.in_order()[pool][request]
+            row[:] = torch.arange(64, 64 + COLUMNS, dtype=torch.int32)
+            row[2::4] = row[3::4] = POISON
+            for page in range(COLUMNS // 4):
+                unit, take = 4 * page, (page + request) % 2 == 1
+                kinds = [(0, 4, oracle.TAKE)] if take else [(0, 2, oracle.KEEP), (2, 4, oracle.JOIN)]
+                for begin, end, kind in kinds:
+                    segments.append([pool, request, unit + begin, unit + end, kind, page, num_slots[pool], 0])
+                    num_slots[pool] += end - begin
+    want_rows = state.rows()
+    want = oracle.reserve_extend(want_rows, state.rings, segments, num_slots, 4)
+    got = reserve_extend(state.tables, state.free_pages(), state.segments(segments), state.num_pages, num_slots)
+    assert state.rows() == want_rows
+    assert [slots.tolist() for slots in got.in_order()] == want
 
 
 @given(page_size=st.sampled_from([1, 2, 8, 64]), data=st.data(), source=st.randoms(use_true_random=False))

@@ -61,12 +61,23 @@ def test_position_outside_the_table_raises_and_writes_nothing(position):
     assert all(torch.equal(t, torch.full((2, 4), 7.0)) for t in out)
 
 
+@pytest.mark.parametrize("inverse", [False, True])
+def test_rows_of_several_tiles(device, inverse):
+    """A core takes 44 rows of this length at a time, 24 if it computes."""
+    cos, sin = make_tables(300, 256, torch.float32, device)
+    positions = torch.randperm(300, generator=torch.Generator().manual_seed(1))[:250]
+    got_cos, got_sin = dsv4_npu_ops.rope_gather(cos, sin, positions.to(device), inverse=inverse)
+    assert torch.equal(got_cos.cpu(), cos.cpu()[positions])
+    assert torch.equal(got_sin.cpu(), (-sin if inverse else sin).cpu()[positions])
+
+
 @pytest.mark.simulated_only
-def test_position_outside_the_table_gives_nan_and_an_error_word(ascend_sim):
+@pytest.mark.parametrize("out_dtype", DTYPES)
+def test_position_outside_the_table_gives_nan_and_an_error_word(ascend_sim, out_dtype):
     cos, sin = make_tables(8, 4, torch.float32, "cpu")
-    got_cos, got_sin = dsv4_npu_ops.rope_gather(cos, sin, torch.tensor([2, 8, -1, 7]))
+    got_cos, got_sin = dsv4_npu_ops.rope_gather(cos, sin, torch.tensor([2, 8, -1, 7]), dtype=out_dtype)
     for got, table in ((got_cos, cos), (got_sin, sin)):
-        assert torch.equal(got[[0, 3]], table[[2, 7]])
+        assert torch.equal(got[[0, 3]], table[[2, 7]].to(out_dtype))
         assert got[[1, 2]].isnan().all()
     assert ascend_sim.take_errors() == [[1, 100, 1, 8, 0, 0, 0, 0]]
 

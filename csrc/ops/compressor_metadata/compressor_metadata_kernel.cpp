@@ -1,5 +1,6 @@
 #include "kernel_operator.h"
 
+#include "common/uneven_share.h"
 #include "device/errors.h"
 #include "device/memory.h"
 #include "device/pipes.h"
@@ -77,11 +78,9 @@ class CompressorMetadata {
     static constexpr int64_t kShareRows = 2;
 
     __aicore__ inline void tile(int64_t begin, int64_t end) {
-        // The block table entries that S has read, and the tile that MTE3 stores, are free again.
-        order<HardEvent::S_MTE2>();
+        // MTE3 has stored the last tile, and S, which it waited for, has read its block table entries. What S and V write
+        // comes after the fetching, so that they wait for MTE3 too.
         order<HardEvent::MTE3_MTE2>();
-        order<HardEvent::MTE3_V>();
-        order<HardEvent::MTE3_S>();
         visit_runs<true>(begin, end);
         order<HardEvent::MTE2_S>();
         visit_runs<false>(begin, end);

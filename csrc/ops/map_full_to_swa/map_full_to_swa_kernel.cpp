@@ -32,7 +32,7 @@ class MapFullToSwa {
         const BlockShare share =
             block_share(cursor_.total_units(), 1, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
         if (share.begin < share.end) {
-            cursor_.seek(share.begin);
+            cursor_.seek(share.begin, share.end);
             for (int64_t unit = share.begin; unit < share.end;) {
                 const MapSegment segment = cursor_.current();
                 const int32_t begin = segment.begin_unit + static_cast<int32_t>(unit - segment.units_before);

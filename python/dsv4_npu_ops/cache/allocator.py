@@ -290,7 +290,11 @@ class KVAllocator:
 
     def _on_device(self, work: Tensor, num_mapped: int) -> tuple[Tensor, Tensor | None]:
         """The segments, and those of the mapping behind them, by one copy."""
-        work = work.to(self._free_pages.device, non_blocking=True)
+        device = self._free_pages.device
+        if device.type != "cpu" and work.numel():
+            # A copy of pageable memory waits for the stream.
+            work = work.pin_memory()
+        work = work.to(device, non_blocking=True)
         if not num_mapped:
             return work, None
         split = work.shape[0] - num_mapped
