@@ -120,10 +120,10 @@ DraftStepsOutputs empty_draft_steps(const DraftStepsInputs& inputs, int64_t num_
     const auto rope = inputs.seq_lens.options().dtype(inputs.rope_cos.scalar_type());
     const int64_t steps = inputs.num_steps;
     const int64_t rope_dim = inputs.rope_cos.size(1);
-    return DraftStepsOutputs{
-        at::empty({steps, num_entries}, int32), at::empty({steps, num_entries}, int32.dtype(at::kLong)),
-        at::empty({steps, num_entries}, int32), at::empty({steps, num_entries, rope_dim}, rope),
-        at::empty({steps, num_entries, rope_dim}, rope)};
+    return DraftStepsOutputs{at::empty({steps, num_entries}, int32),
+                             at::empty({steps, num_entries}, int32.dtype(at::kLong)),
+                             at::empty({steps, num_entries}, int32), at::empty({steps, num_entries, rope_dim}, rope),
+                             at::empty({steps, num_entries, rope_dim}, rope)};
 }
 
 TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {

@@ -16,8 +16,8 @@ constexpr int64_t kBytesPerThread = 1 << 20;
 
 // First pass over the requests: all values are checked before anything is written.
 struct ScannedDrafts {
-    c10::SmallVector<int64_t, 64> starts;          // [B]
-    c10::SmallVector<const int32_t*, 64> slots;    // [B]: those of a request's first draft; null when none is live
+    c10::SmallVector<int64_t, 64> starts;        // [B]
+    c10::SmallVector<const int32_t*, 64> slots;  // [B]: those of a request's first draft; null when none is live
 };
 
 int64_t read(const void* values, int32_t is_int64, int64_t index) {
@@ -37,8 +37,8 @@ ScannedDrafts scan(const DraftStepsInputs& inputs, const DraftStepsParams& p) {
     const void* lengths = inputs.seq_lens.const_data_ptr();
     const bool from_table = drafts_from_table(p);
     const void* requests = from_table ? inputs.req_pool_indices->const_data_ptr() : nullptr;
-    const int32_t* source = from_table ? inputs.table->const_data_ptr<int32_t>()
-                                       : inputs.reservation->const_data_ptr<int32_t>();
+    const int32_t* source =
+        from_table ? inputs.table->const_data_ptr<int32_t>() : inputs.reservation->const_data_ptr<int32_t>();
     ScannedDrafts drafts;
     drafts.starts.reserve(p.num_requests);
     drafts.slots.reserve(p.num_requests);
@@ -47,8 +47,7 @@ ScannedDrafts scan(const DraftStepsInputs& inputs, const DraftStepsParams& p) {
         const int64_t request = from_table ? read(requests, p.request_is_int64, i) : 0;
         check_request(i, length, request, p);
         const int64_t start = draft_start(length, kRowValid, p);
-        const int64_t first =
-            from_table ? draft_table_entry(request, start, p) : reserved_slots(i * p.topk, p);
+        const int64_t first = from_table ? draft_table_entry(request, start, p) : reserved_slots(i * p.topk, p);
         drafts.starts.push_back(start);
         drafts.slots.push_back(live_steps(start, p) > 0 ? source + first : nullptr);
     }
@@ -90,9 +89,8 @@ void write_entries(int64_t begin, int64_t end, const ScannedDrafts& drafts, cons
         for (int64_t entry = begin; entry < end; ++entry) {
             const bool owned = request < p.num_requests;
             const int64_t start = owned ? drafts.starts[request] : p.max_context_len;
-            const int32_t* slots = owned && drafts.slots[request] != nullptr
-                                       ? drafts.slots[request] + reserved_slots(draft, p)
-                                       : nullptr;
+            const int32_t* slots =
+                owned && drafts.slots[request] != nullptr ? drafts.slots[request] + reserved_slots(draft, p) : nullptr;
             write_entry(step, entry, start, slots, tables, out, p);
             if (++draft == p.topk) {
                 draft = 0;

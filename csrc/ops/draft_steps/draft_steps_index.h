@@ -83,8 +83,8 @@ DSV4_HOST_DEVICE constexpr int64_t draft_bytes(const DraftStepsParams& p) {
 // draft_pitch_elems() an entry on their way.
 constexpr int64_t kDraftTileElems = 2048;
 constexpr int64_t kMaxDraftTileEntries = kDraftTileElems / (kUbBlockBytes / 4);
-// UB of a tile. For each element: its slot as it comes and as it goes, position as int32 and int64, length, a temporary.
-// For each entry: start, offset, and room for two inputs as int64.
+// UB of a tile. For each element: its slot as it comes and as it goes, position as int32 and int64, length, a
+// temporary. For each entry: start, offset, and room for two inputs as int64.
 constexpr int64_t kDraftElemBytes = 4 + 4 + 4 + 8 + 4 + 4;
 constexpr int64_t kDraftEntryBytes = 4 + 4 + 8 + 8;
 constexpr int64_t kDraftTileBytes = kDraftTileElems * kDraftElemBytes + kMaxDraftTileEntries * kDraftEntryBytes;
@@ -103,9 +103,7 @@ DSV4_HOST_DEVICE constexpr int64_t draft_tile_entries(const DraftStepsParams& p)
 }
 
 // Rows (requests) of a tile; 0 when those of a single one do not fit.
-DSV4_HOST_DEVICE constexpr int64_t draft_tile_rows(const DraftStepsParams& p) {
-    return draft_tile_entries(p) / p.topk;
-}
+DSV4_HOST_DEVICE constexpr int64_t draft_tile_rows(const DraftStepsParams& p) { return draft_tile_entries(p) / p.topk; }
 
 DSV4_HOST_DEVICE constexpr int64_t draft_rope_pitch_elems(const DraftStepsParams& p) {
     return ub_row_bytes(p.rope_dim * p.rope_bytes) / p.rope_bytes;

@@ -25,16 +25,18 @@ void run(const DraftStepsInputs& inputs, const DraftStepsOutputs& out) {
     // A reservation has no requests to read.
     const at::Tensor requests = inputs.req_pool_indices.value_or(inputs.seq_lens);
     const at::Tensor source = drafts_from_table(p) ? *inputs.table : *inputs.reservation;
-    const std::array<at::Tensor, 10> memory{inputs.seq_lens, requests,      source,      inputs.rope_cos, inputs.rope_sin,
-                                            out.slots,       out.positions, out.kv_lens, out.cos,         out.sin};
-    npu::launch(kOp, {memory[0], memory[1], memory[2], memory[3], memory[4], memory[5], memory[6], memory[7], memory[8],
-                      memory[9]},
-                blocks_for(draft_bytes(p), kGrainBytes, npu::vector_cores(out.slots)),
-                [p = p, at = npu::addresses(memory), errors = npu::error_lanes(out.slots)](uint32_t blocks,
-                                                                                       void* stream) mutable {
-                    return ACLRT_LAUNCH_KERNEL(draft_steps)(blocks, stream, at[0], at[1], at[2], at[3], at[4], at[5],
-                                                            at[6], at[7], at[8], at[9], errors, &p);
-                });
+    const std::array<at::Tensor, 10> memory{inputs.seq_lens, requests,  source,        inputs.rope_cos,
+                                            inputs.rope_sin, out.slots, out.positions, out.kv_lens,
+                                            out.cos,         out.sin};
+    npu::launch(
+        kOp,
+        {memory[0], memory[1], memory[2], memory[3], memory[4], memory[5], memory[6], memory[7], memory[8], memory[9]},
+        blocks_for(draft_bytes(p), kGrainBytes, npu::vector_cores(out.slots)),
+        [p = p, at = npu::addresses(memory), errors = npu::error_lanes(out.slots)](uint32_t blocks,
+                                                                                   void* stream) mutable {
+            return ACLRT_LAUNCH_KERNEL(draft_steps)(blocks, stream, at[0], at[1], at[2], at[3], at[4], at[5], at[6],
+                                                    at[7], at[8], at[9], errors, &p);
+        });
 }
 
 void draft_steps_out_npu(const at::Tensor& seq_lens, const std::optional<at::Tensor>& reservation,
