@@ -143,13 +143,21 @@ def test_the_worked_example(device):
 
 
 def test_many_requests_and_long_rows(device):
-    """More than one tile of entries, and RoPE rows of which only some steps fit into a core."""
-    for rows, topk, num_steps, dim in ((400, 1, 3, 16), (50, 5, 4, 8), (3, 1, 11, 2048)):
+    """More than one tile of requests or of dummies, no RoPE rows, and rows of which only some steps fit into a core."""
+    for rows, topk, num_steps, dim, tail in (
+        (400, 1, 3, 16, 0),
+        (50, 5, 4, 8, 3),
+        (3, 1, 11, 2048, 0),
+        (300, 1, 2, 0, 800),
+        (0, 2, 3, 4, 900),
+    ):
         context = 40
         lengths = torch.arange(rows) % (context + 1)
         cos, sin = rope_tables(context, dim)
         reservation = random_slots(rows * topk * num_steps, rows)
-        got = build_draft_steps(lengths, cos, sin, num_steps, topk=topk, reservation=reservation)
+        got = build_draft_steps(
+            lengths, cos, sin, num_steps, topk=topk, reservation=reservation, num_entries=rows * topk + tail
+        )
         flat = reservation.tolist()
         want = oracle(
             lengths.tolist(),
@@ -161,7 +169,7 @@ def test_many_requests_and_long_rows(device):
             topk,
             num_steps,
             context,
-            rows * topk,
+            rows * topk + tail,
         )
         for name in ("slots", "positions", "kv_lens"):
             assert getattr(got, name).tolist() == want[name], name
