@@ -1,6 +1,7 @@
 """Prompts prefilled in one process and decoded speculatively in another, over Mooncake on loopback."""
 
 import os
+import queue
 import re
 import socket
 import subprocess
@@ -14,7 +15,7 @@ from transfer.served_model import FOLDER, make_models, make_runner
 
 from dsv4_npu_ops.cache import POOLS
 from dsv4_npu_ops.disagg import ComponentMismatch, StateType, state_components
-from dsv4_npu_ops.disagg.channel import Channel
+from dsv4_npu_ops.disagg.channel import Channel, encode_pages
 from dsv4_npu_ops.disagg.decode import DecodeWorker
 from dsv4_npu_ops.disagg.transfer import TransferFailed
 
@@ -30,6 +31,14 @@ class Process:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         command = [sys.executable, str(HERE / "prefill_process.py"), *arguments]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+        self._lines: queue.Queue[str] = queue.Queue()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        for line in self._process.stdout:
+            self._lines.put(line)
+        self._lines.put("")
 
     @property
     def address(self) -> tuple[str, int]:
@@ -39,12 +48,14 @@ class Process:
         return "127.0.0.1", int(line)
 
     def next_line(self) -> str:
-        return self._process.stdout.readline()
+        """The next line that it prints, an empty one when it has ended."""
+        return self._lines.get(timeout=180)
 
-    def end(self) -> int:
+    def end(self) -> None:
         self._process.kill()
+        self._process.wait()
+        self._reader.join()
         self._process.stdout.close()
-        return self._process.wait()
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +80,7 @@ def healthy(processes, models):
 @pytest.fixture(scope="module")
 def prompts():
     text = (FOLDER / "model.py").read_bytes()
-    return [list(text[17 * length : 18 * length]) for length in LENGTHS]
+    return [list(text[10 * length : 11 * length]) for length in LENGTHS]
 
 
 @pytest.fixture(scope="module")
@@ -173,6 +184,23 @@ def test_a_prompt_that_the_prefill_worker_cannot_hold_is_refused(models, prompts
     )
     assert [len(completion.tokens) for completion in completions] == [0, 3]
     assert_whole(runner)
+
+
+def test_a_receiver_that_is_lost_costs_the_sender_nothing(models, prompts, alone, healthy):
+    """Three receivers leave whose memory cannot be reached; the sender's pools hold no more than two requests."""
+    process, address = healthy
+    components = state_components(make_runner(models).pools)
+    pages = encode_pages({kind: [1] for kind in StateType} | {StateType.C128: []})
+    for _ in range(3):
+        channel = Channel(socket.create_connection(address))
+        channel.greet("127.0.0.1:1", components, 30)
+        for number in range(2):
+            channel.send("order", id=number, prompt=prompts[1][:16], chunk_size=CHUNK, pages=pages)
+        with pytest.raises(TransferFailed, match=r"closed|broke"):
+            channel.receive(30)
+        channel.close()
+        assert re.match(r"TransferFailed: .* to 127\.0\.0\.1:1 returned -1", process.next_line())
+    assert worker(make_runner(models), address).generate(prompts, NEW_TOKENS, DRAFT_TOKENS, CHUNK)[0] == alone
 
 
 class FalseSender:
