@@ -56,6 +56,8 @@ StepSlotsParams check_step_slots(const char* op, const StepRowsParams& rows, con
 SlotTensors empty_step_slots(const char* op, const at::Tensor& req_pool_indices, const SlotTables& tables,
                              int64_t num_tokens, int64_t c4_groups, int64_t c128_groups) {
     check::at_least(op, "num_tokens", num_tokens, 0);
+    TORCH_CHECK_VALUE(num_tokens <= std::numeric_limits<int32_t>::max(), op, ": num_tokens is ", num_tokens,
+                      ", expected at most ", std::numeric_limits<int32_t>::max());
     check::at_least(op, "c4_groups", c4_groups, 0);
     check::at_least(op, "c128_groups", c128_groups, 0);
     const at::TensorOptions int32 = req_pool_indices.options().dtype(at::kInt);

@@ -48,6 +48,11 @@ int64_t check_groups(const char* op, const char* positions_name, const at::Tenso
     return capacity;
 }
 
+void check_num_tokens(const char* op, int64_t num_tokens) {
+    check::at_least(op, "num_tokens", num_tokens, 0);
+    TORCH_CHECK_VALUE(num_tokens <= kInt32Max, op, ": num_tokens is ", num_tokens, ", expected at most ", kInt32Max);
+}
+
 }  // namespace
 
 StepInputs verify_inputs(const at::Tensor& req_pool_indices, const at::Tensor& seq_lens,
@@ -77,10 +82,9 @@ StepRowsParams check_step_rows(const char* op, const StepInputs& inputs, int64_t
     check::at_least(op, "num_draft_tokens", inputs.width, 0);
     check::at_least(op, "max_seq_len", inputs.max_seq_len, 0);
     check::at_least(op, "max_context_len", inputs.max_context_len, 1);
-    check::at_least(op, "num_tokens", num_tokens, 0);
     TORCH_CHECK_VALUE(inputs.max_context_len <= kInt32Max, op, ": max_context_len is ", inputs.max_context_len,
                       ", expected at most ", kInt32Max);
-    TORCH_CHECK_VALUE(num_tokens <= kInt32Max, op, ": num_tokens is ", num_tokens, ", expected at most ", kInt32Max);
+    check_num_tokens(op, num_tokens);
     const std::optional<at::Tensor>& operand = inputs.operand();
     return StepRowsParams{requests.size(0),
                           num_tokens,
@@ -175,7 +179,7 @@ StepMetadataParams check_step_metadata(const char* op, const StepRowsParams& row
 MetadataTensors empty_step_metadata(const char* op, const StepInputs& inputs, const MetadataTables& tables,
                                     int64_t num_tokens, int64_t page_size) {
     check::dim(op, "req_pool_indices", inputs.req_pool_indices, 1);
-    check::at_least(op, "num_tokens", num_tokens, 0);
+    check_num_tokens(op, num_tokens);
     check::at_least(op, "max_seq_len", inputs.max_seq_len, 0);
     const int32_t page_shift = check_page_size(op, page_size);
     const int64_t num_rows = inputs.req_pool_indices.size(0);
