@@ -1,6 +1,6 @@
 """Turns rows and lengths into steps: every piece of a step's bookkeeping comes from one of this library's ops."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -81,10 +81,21 @@ class StepBuilder:
         tables: the request tables.
         layout: page size, window and longest context.
         clock: counts calls and time of every op.
+        model_device: where the model computes; default: the layout's device. If they differ, each tensor of a step is
+            copied there, counted as ``copy_to_model``.
     """
 
-    def __init__(self, config: DeepseekV4Config, tables: RequestTables, layout: KVLayout, clock: OpClock) -> None:
+    def __init__(
+        self,
+        config: DeepseekV4Config,
+        tables: RequestTables,
+        layout: KVLayout,
+        clock: OpClock,
+        model_device: torch.device | str | None = None,
+    ) -> None:
         self._tables, self._layout = tables, layout
+        self._model_device = torch.device(layout.device if model_device is None else model_device)
+        self._copy_to_model = clock.wrap(lambda tensor: tensor.to(self._model_device), "copy_to_model")
         cache = RopeCache()
         self._rope: dict[str, Rotary] = {}
         for base, ratio in (("main", 0), ("compress", 4)):
@@ -100,14 +111,26 @@ class StepBuilder:
         self.apply_rotary = clock.wrap(apply_rotary)
 
     def ints(self, values: list[int]) -> Tensor:
-        """int32 host values as a tensor on the layout's device."""
-        return torch.tensor(values, dtype=torch.int32).to(self._layout.device)
+        """int32 host values as a tensor on the model's device."""
+        return torch.tensor(values, dtype=torch.int32).to(self._model_device)
 
-    def _lens(self, batch: Batch) -> Tensor:
-        return self.ints(batch.lens) if batch.device_lens is None else batch.device_lens
+    def _columns(self, *columns: list[int]) -> tuple[Tensor, ...]:
+        """int32 host values as vectors on the layout's device, brought there by one copy."""
+        return torch.tensor(columns, dtype=torch.int32).to(self._layout.device).unbind()
 
-    def _widths(self, batch: Batch) -> int | Tensor:
-        return batch.widths[0] if len(set(batch.widths)) == 1 else self.ints(batch.widths)
+    def _rows(self, batch: Batch) -> tuple[Tensor, Tensor, int | Tensor]:
+        """Request indices, committed lengths and widths as the ops take them."""
+        uniform = len(set(batch.widths)) == 1
+        rows, lens, *widths = self._columns(batch.rows, batch.lens, *([] if uniform else [batch.widths]))
+        if batch.device_lens is not None:
+            lens = batch.device_lens
+        return rows, lens, batch.widths[0] if uniform else widths[0]
+
+    def _for_model(self, tensor: Tensor) -> Tensor:
+        return tensor if tensor.device == self._model_device else self._copy_to_model(tensor)
+
+    def _pairs_for_model(self, pairs: dict[Any, Rotary]) -> dict[Any, Rotary]:
+        return {key: (self._for_model(cos), self._for_model(sin)) for key, (cos, sin) in pairs.items()}
 
     def _step(
         self,
@@ -116,19 +139,25 @@ class StepBuilder:
         max_width: int,
         max_kv_len: int,
         bases: list[str],
-        **more: Any,
+        *,
+        state_slots: dict[int, Tensor] | None = None,
+        group_rotary: dict[int, Rotary] | None = None,
+        group_counts: dict[int, int] | None = None,
     ) -> Step:
+        """The one place where what the ops have computed is brought to the model."""
         rotary = {base: self._gather(*self._rope[base], metadata.positions) for base in bases}
         return Step(
             _NO_TOKENS,
-            metadata,
+            CompressMetadata(*(self._for_model(getattr(metadata, field.name)) for field in fields(metadata))),
             self._layout.page_size,
             self._layout.sliding_window,
             max_width,
             max_kv_len,
-            swa_slots,
-            rotary,
-            **more,
+            self._for_model(swa_slots),
+            self._pairs_for_model(rotary),
+            {ratio: self._for_model(slots) for ratio, slots in (state_slots or {}).items()},
+            self._pairs_for_model(group_rotary or {}),
+            group_counts or {},
         )
 
     def prefill(self, batch: Batch, slots: OutCacheLoc) -> Step:
@@ -142,9 +171,7 @@ class StepBuilder:
         finals = [length + width for length, width in zip(batch.lens, batch.widths, strict=True)]
         metadata = self._prefill(
             self._tables,
-            self.ints(batch.rows),
-            self.ints(batch.lens),
-            self.ints(finals),
+            *self._columns(batch.rows, batch.lens, finals),
             num_tokens=batch.num_tokens,
             max_seq_len=max(finals),
         )
@@ -164,9 +191,7 @@ class StepBuilder:
         """
         built = self._verify_step(
             self._tables,
-            self.ints(batch.rows),
-            self._lens(batch),
-            self._widths(batch),
+            *self._rows(batch),
             *self._rope["compress"],
             num_tokens=batch.num_tokens,
             max_seq_len=batch.max_final_len,
@@ -200,7 +225,7 @@ class StepBuilder:
 
     def draft_extend(self, batch: Batch) -> Step:
         """The MTP layer's pass over accepted tokens: the verify form, widths = accepted lengths, groups ignored."""
-        rows, lens, widths = self.ints(batch.rows), self.ints(batch.lens), self._widths(batch)
+        rows, lens, widths = self._rows(batch)
         metadata = self._verify(
             self._tables, rows, lens, widths, num_tokens=batch.num_tokens, max_seq_len=batch.max_final_len
         )
@@ -215,9 +240,8 @@ class StepBuilder:
             swa_slots: ``[B]`` slots of those positions, 0 where a row sits out.
         """
         finals = [length + 1 if length else 0 for length in batch.lens]
-        if batch.device_lens is None:
-            seq_lens = self.ints(finals)
-        else:
+        rows, seq_lens = self._columns(batch.rows, finals)
+        if batch.device_lens is not None:
             seq_lens = torch.where(batch.device_lens > 0, batch.device_lens + 1, 0)
-        metadata = self._decode(self._tables, self.ints(batch.rows), seq_lens, max_seq_len=max(finals))
+        metadata = self._decode(self._tables, rows, seq_lens, max_seq_len=max(finals))
         return self._step(metadata, swa_slots, 1, max(finals), ["main"])

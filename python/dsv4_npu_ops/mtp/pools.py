@@ -66,15 +66,25 @@ class KVPools:
         config: the target's config.
         layout: pool sizes; page 0 is added to the usable pages.
         dtype: dtype of the model's activations.
+        device: where they live; default: the layout's device.
         fill: initial content of every row. A test fills with NaN to show that no unwritten row is ever used.
 
     Raises:
         ValueError: the layout lacks a pool that a layer needs.
     """
 
-    def __init__(self, config: DeepseekV4Config, layout: KVLayout, dtype: torch.dtype, *, fill: float = 0.0) -> None:
+    def __init__(
+        self,
+        config: DeepseekV4Config,
+        layout: KVLayout,
+        dtype: torch.dtype,
+        *,
+        device: torch.device | str | None = None,
+        fill: float = 0.0,
+    ) -> None:
         self.page_size = layout.page_size
         self._layout, self._dtype, self._fill = layout, dtype, fill
+        self._device = layout.device if device is None else device
         head, index = config.head_dim, config.index_head_dim
         self.layers = [self._layer(ratio, head, index) for ratio in layer_ratios(config)]
         self.nextn = self._layer(0, head, index)
@@ -96,4 +106,4 @@ class KVPools:
         if not self._layout.has_pool(pool):
             raise ValueError(f"layout.num_pages: expected an entry for {pool}, which this model needs, got none")
         shape = (self._layout.num_slots(pool), *width)
-        return torch.full(shape, self._fill, dtype=self._dtype, device=self._layout.device)
+        return torch.full(shape, self._fill, dtype=self._dtype, device=self._device)

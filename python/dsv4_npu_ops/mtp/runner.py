@@ -40,7 +40,8 @@ class Runner:
     Args:
         model: the target, transformers' DeepSeek-V4 in eval mode.
         nextn: its MTP layer; may be None for plain decoding or a scripted drafter.
-        layout: page size, window, rows, longest context, pages.
+        layout: page size, window, rows, longest context, pages, and the device of the bookkeeping; the model may be
+            elsewhere, each step's tensors are then copied to it.
         bucket: verify batches are filled up with padding rows to a multiple of this many rows, as a captured graph's
             batch would be.
         fill: initial content of the pools, see ``KVPools``.
@@ -66,7 +67,8 @@ class Runner:
         self._model, self._nextn, self._layout, self._bucket = model, nextn, layout, bucket
         self.tables = RequestTables(layout)
         self.allocator = KVAllocator(layout, self.tables)
-        self.pools = KVPools(model.config, layout, model.lm_head.weight.dtype, fill=fill)
+        weight = model.lm_head.weight
+        self.pools = KVPools(model.config, layout, weight.dtype, device=weight.device, fill=fill)
 
     def generate(
         self,
@@ -130,7 +132,9 @@ class Runner:
         ]
         scheduler = Scheduler(self._layout, requests, admission)
         stats = RunStats(total_pages=dict(self._layout.num_pages))
-        builder = StepBuilder(self._model.config, self.tables, self._layout, stats.ops)
+        builder = StepBuilder(
+            self._model.config, self.tables, self._layout, stats.ops, self._model.lm_head.weight.device
+        )
         drafter = self._drafter(requests, script, device_script, builder, stats)
         if make_run is None:
             make_run = partial(OverlappedRun, self.tables) if overlap else Run
