@@ -1,7 +1,7 @@
-"""Test settings, and the backend that tests run on: the CPU, or with DSV4_BACKEND=ascend-sim the simulated kernels.
+"""Test settings, and the backend that tests run on (tests/backends.py).
 
-The simulated kernels take the place of the CPU ops for the whole process, so that each backend is a run of its own over
-the same tests (`make test` does both).
+A backend other than the CPU takes the place of the CPU ops for the whole process, so that each one is a run of its own
+over the same tests (`make test` does all that need no hardware).
 """
 
 import os
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from backends import BACKEND, EXAMPLES, KERNEL_SIM, NPU
 from hypothesis import HealthCheck, Phase, settings
 
 # Under pytest-xdist each worker has one core.
@@ -17,7 +18,7 @@ torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else 2)
 settings.register_profile(
     "default",
     deadline=None,
-    max_examples=20 if os.environ.get("DSV4_BACKEND") else 100,
+    max_examples=EXAMPLES[BACKEND],
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("default")
@@ -26,42 +27,56 @@ unshrunk = settings(database=None, phases=(Phase.explicit, Phase.generate))
 settings.register_profile("unshrunk", parent=unshrunk)
 settings.register_profile("narrow", parent=unshrunk, max_examples=6)
 
-BACKEND = os.environ.get("DSV4_BACKEND", "cpu")
-SIMULATED = BACKEND == "ascend-sim"
+# Blocks of each launch in the simulator; 0 is what the op asks for.
+BLOCKS = [int(blocks) for blocks in os.environ.get("DSV4_SIM_BLOCKS", "0,1,2,7,24,48").split(",")]
 
-if SIMULATED:
+if KERNEL_SIM:
     from ascend_backend.backend import AscendSim
 
     simulated_device = AscendSim()
-elif BACKEND != "cpu":
-    raise pytest.UsageError(f"DSV4_BACKEND is {BACKEND!r}, expected cpu or ascend-sim")
+elif NPU:
+    from npu_backend.backend import Npu
+
+    npu = Npu(simulated=BACKEND == "npu-sim")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "cpu_only: checks what only the CPU does, such as raising on bad values")
     config.addinivalue_line("markers", "simulated_only: checks what only the simulated device shows")
+    config.addinivalue_line("markers", "one_variant: slow, and the variants of the device make no difference to it")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Runs tests that take a device once for each number of blocks, or for each variant of an NPU."""
+    if "device" in metafunc.fixturenames:
+        variants = BLOCKS if KERNEL_SIM else npu.variants if NPU else [0]
+        one = any(metafunc.definition.iter_markers("one_variant"))
+        names = [f"{BACKEND}-{variant or 'own'}" for variant in variants]
+        metafunc.parametrize("device", variants[: 1 if one else None], ids=names[: 1 if one else None], indirect=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    unwanted = "cpu_only" if SIMULATED else "simulated_only"
+    unwanted = ["simulated_only"] if not KERNEL_SIM else []
+    unwanted += ["cpu_only"] if KERNEL_SIM or NPU else []
     for item in items:
-        if item.get_closest_marker(unwanted):
-            item.add_marker(pytest.mark.skip(reason=f"{unwanted}, and this is {BACKEND}"))
+        for marker in unwanted:
+            if item.get_closest_marker(marker):
+                item.add_marker(pytest.mark.skip(reason=f"{marker}, and this is {BACKEND}"))
 
 
-# Blocks of each launch on the simulated device; 0 is what the op asks for.
-BLOCKS = [int(blocks) for blocks in os.environ.get("DSV4_SIM_BLOCKS", "0,1,2,7,24,48").split(",")]
-
-
-@pytest.fixture(params=BLOCKS if SIMULATED else [0], ids=lambda blocks: f"{BACKEND}-{blocks or 'own'}")
+@pytest.fixture
 def device(request: pytest.FixtureRequest) -> Iterator[torch.device]:
     """Device under test."""
-    if SIMULATED:
+    if KERNEL_SIM:
         simulated_device.take_errors()
         simulated_device.force_blocks(request.param)
-    yield torch.device("cpu")
-    if SIMULATED:
+        yield torch.device("cpu")
         simulated_device.force_blocks(0)
+    elif NPU:
+        with npu.use(request.param):
+            yield torch.device("cpu")
+    else:
+        yield torch.device("cpu")
 
 
 @pytest.fixture

@@ -1,9 +1,15 @@
 # Tests on the simulated NPU, in a process of their own because torch_npu patches torch.
-# Expects PY (the Python of the environment) and a `build` target, which makes the extension that the ops link to.
+# Expects PY (the Python of the environment), PYTEST and a `build` target, which makes the extension that the ops link to.
 .PHONY: npu-sim test-npu-sim
 
 npu-sim: build
 	$(PY) tests/npu_sim/setup_torch_npu.py
 
+# The simulated NPU itself and what only it shows; then the tests of the ops and of the allocator through torch_npu; then
+# those of the ops without its task queue and its caching allocator, so that every tensor has tight bounds, and with its
+# sanitizer.
 test-npu-sim: npu-sim
-	DSV4_NPU_SIM=1 TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(PY) -m pytest tests/npu
+	DSV4_NPU_SIM=1 TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(PYTEST) tests/npu
+	DSV4_BACKEND=npu-sim TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(PYTEST) tests/ops tests/cache
+	DSV4_BACKEND=npu-sim TORCH_DEVICE_BACKEND_AUTOLOAD=0 TASK_QUEUE_ENABLE=0 PYTORCH_NO_NPU_MEMORY_CACHING=1 \
+		TORCH_NPU_SANITIZER=1 $(PYTEST) tests/ops -k "not opcheck"

@@ -256,6 +256,7 @@ def test_lengths_that_overlap_in_part_are_refused():
         advance_step(*positional, **keywords)
 
 
+@pytest.mark.one_variant
 def test_opcheck(device):
     (tables,), rows = arguments_of()
     inputs = (tables.full, tables.swa, rows["req_pool_indices"], rows["seq_lens"], rows["accepted_lens"])

@@ -312,6 +312,7 @@ def test_negative_buffer_sizes():
         CompressMetadata.empty(make_layout(), 2, -1)
 
 
+@pytest.mark.one_variant
 @pytest.mark.parametrize("form", range(4))
 @pytest.mark.parametrize("missing", [(), ("c4", "swa")])
 def test_opcheck(device, form, missing):

@@ -298,6 +298,7 @@ def test_bad_sizes():
         build_draft_steps(int32(), torch.zeros(9, 2), torch.zeros(9, 2), 1, reservation=int32(), num_entries=-1)
 
 
+@pytest.mark.one_variant
 @pytest.mark.parametrize("from_table", [False, True])
 def test_opcheck(device, from_table):
     tables, (cos, sin) = make_tables(), rope_tables(300, 4)

@@ -117,6 +117,7 @@ def test_bad_arguments(bad, message):
     assert f"rope_gather: {message}" in str(error.value)
 
 
+@pytest.mark.one_variant
 def test_opcheck(device):
     cos, sin = make_tables(8, 4, torch.float32, device)
     positions = torch.tensor([3, 1], device=device)

@@ -181,6 +181,7 @@ def test_bad_host_numbers():
         OutCacheLoc.empty(tables.layout, -1, 4)
 
 
+@pytest.mark.one_variant
 @pytest.mark.parametrize("widths", [None, (2, 3)])
 def test_opcheck(device, widths):
     tables = make_tables()

@@ -203,6 +203,7 @@ def test_bad_sizes():
         VerifyStep.empty(tables.layout, 2, 8, -1)
 
 
+@pytest.mark.one_variant
 @pytest.mark.parametrize("widths", [None, (2, 3)])
 def test_opcheck(device, widths):
     tables = make_tables()

@@ -289,6 +289,7 @@ def test_as_many_rows_as_a_device_takes(ascend_sim):
     assert ascend_sim.take_errors() == []
 
 
+@pytest.mark.one_variant
 def test_opcheck(device):
     tables = poisoned_tables(device)
     rows = tuple(torch.tensor([value], device=device) for value in (1, 0, 4))

@@ -1,0 +1,178 @@
+"""Loads the backend "npu" or "npu-sim" into this process: from then on, ops on CPU tensors run on an NPU.
+
+A call copies the storages of its tensors to the device, so that views keep their strides, offsets and aliasing, runs
+the op there and copies back: the storages of what the schema marks as mutated, and the results. The tests of the ops
+and of the allocator need no change for that, and no operator but the one under test runs on the device.
+"""
+
+import contextlib
+import itertools
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map
+
+import dsv4_npu_ops  # noqa: F401  (registers the ops that the backend overrides)
+
+NAMESPACE = "dsv4_npu_ops"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Where and how the calls of a test run."""
+
+    device: str
+    side_stream: bool
+    mode: str | None  # of the simulated device; None leaves it
+
+    def __str__(self) -> str:
+        stream = "side-stream" if self.side_stream else "default-stream"
+        return "-".join(filter(None, (self.device, stream, self.mode)))
+
+
+class Npu:
+    """The NPU of this process: the first one and, if there is one, the second."""
+
+    def __init__(self, simulated: bool) -> None:
+        self._sim = _load_simulated() if simulated else None
+        if not simulated:
+            import torch_npu  # noqa: F401
+        self._variant = Variant("npu:0", False, None)
+        self._side_streams = [torch.npu.Stream(device=i) for i in range(min(2, torch.npu.device_count()))]
+        last = f"npu:{len(self._side_streams) - 1}"
+        lazy, asynchronous = ("LAZY", "ASYNCHRONOUS") if simulated else (None, None)
+        self.variants = [
+            Variant("npu:0", False, lazy),
+            Variant(last, True, lazy),
+            Variant(last, False, asynchronous),
+            Variant("npu:0", True, asynchronous),
+        ]
+        self._library = torch.library.Library(NAMESPACE, "IMPL")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that a kernel is overridden
+            for name in torch._C._dispatch_get_all_op_names():
+                if name.startswith(f"{NAMESPACE}::") and _has_npu_kernel(name):
+                    self._library.impl(name, self._runner(name), "CPU")
+
+    @contextlib.contextmanager
+    def use(self, variant: Variant) -> Iterator[None]:
+        """Calls run as the variant says."""
+        self._set(variant)
+        try:
+            yield
+        finally:
+            self._set(Variant("npu:0", False, self.variants[0].mode))
+
+    def _set(self, variant: Variant) -> None:
+        self._variant = variant
+        if self._sim is not None and variant.mode is not None:
+            import npu_sim
+
+            self._sim.reset_errors()
+            self._sim.set_mode(npu_sim.Mode[variant.mode])
+
+    def _runner(self, name: str) -> Callable[..., Any]:
+        op_name, _, overload = name.removeprefix(f"{NAMESPACE}::").partition(".")
+        op = getattr(getattr(torch.ops.dsv4_npu_ops, op_name), overload or "default")
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            device = torch.device(self._variant.device)
+            side = self._side_streams[device.index] if self._variant.side_stream else None
+            with torch.npu.device(device), torch.npu.stream(side), _sanitized():
+                try:
+                    return _call(op, device, args, kwargs)
+                except RuntimeError as error:
+                    if self._sim is not None and self._sim.kernel_errors():
+                        error.add_note(f"the simulated device found: {self._sim.kernel_errors()}")
+                    raise
+
+        return run
+
+
+def _load_simulated() -> Any:
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "npu_sim"))
+    import npu_sim
+
+    sim = npu_sim.load()
+    torch.ops.load_library(str(npu_sim.build_dir() / "project_ops" / "libdsv4_npu.so"))
+    return sim
+
+
+def _has_npu_kernel(name: str) -> bool:
+    return torch._C._dispatch_has_kernel_for_dispatch_key(name, "PrivateUse1")
+
+
+def _sanitized() -> contextlib.AbstractContextManager:
+    """torch_npu's sanitizer watches torch calls, but not those inside an op; here its watch goes on."""
+    if "TORCH_NPU_SANITIZER" not in os.environ:
+        return contextlib.nullcontext()
+    import torch_npu.npu._sanitizer as sanitizer
+    from torch_npu.npu._stream_check import NPUSanitizerDispatchMode
+
+    return NPUSanitizerDispatchMode(sanitizer.npu_sanitizer.event_handler)
+
+
+class _Copies:
+    """Copies of host storages on a device."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._by_address: dict[int, tuple[Tensor, Tensor]] = {}  # the bytes on the host and on the device
+
+    def copy(self, tensor: Tensor) -> Tensor:
+        """The same view of the copied storage."""
+        storage = tensor.untyped_storage()
+        if not tensor.numel():
+            return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=self._device)
+        if storage.data_ptr() not in self._by_address:
+            host = torch.empty(0, dtype=torch.uint8).set_(storage)
+            self._by_address[storage.data_ptr()] = host, host.to(self._device)
+        memory = self._by_address[storage.data_ptr()][1].untyped_storage()
+        view = torch.empty(0, dtype=tensor.dtype, device=self._device)
+        return view.set_(memory, tensor.storage_offset(), tensor.shape, tensor.stride())
+
+    def copy_back(self, written: list[Tensor]) -> None:
+        """Takes over what the op may write, and checks that it wrote nothing else."""
+        addresses = {tensor.untyped_storage().data_ptr() for tensor in written}
+        for address, (host, memory) in self._by_address.items():
+            if address in addresses:
+                host.copy_(memory.cpu())
+            else:
+                assert torch.equal(host, memory.cpu()), "the op wrote to a tensor that its schema only reads"
+
+
+def _call(op: Any, device: torch.device, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    copies = _Copies(device)
+
+    def to_device(value: Any) -> Any:
+        return copies.copy(value) if isinstance(value, Tensor) and value.is_cpu else value
+
+    device_args, device_kwargs = tree_map(to_device, (args, kwargs))
+    if all(value.device == device for value in tree_leaves((device_args, device_kwargs)) if isinstance(value, Tensor)):
+        results = op(*device_args, **device_kwargs)
+    else:  # a test of refused devices: torch would choose the other one's kernel
+        results = op.redispatch(
+            torch._C.DispatchKeySet(torch._C.DispatchKey.PrivateUse1), *device_args, **device_kwargs
+        )
+    arguments = zip(op._schema.arguments, args, strict=False), ((a, kwargs.get(a.name)) for a in op._schema.arguments)
+    written = [
+        value
+        for argument, value in itertools.chain(*arguments)
+        if isinstance(value, Tensor) and argument.alias_info is not None and argument.alias_info.is_write
+    ]
+    copies.copy_back(written)
+
+    def to_host(result: Any) -> Any:
+        if not isinstance(result, Tensor):
+            return result
+        assert result.device == device, f"{op}: a result is on {result.device}, expected {device}"
+        return result.cpu()
+
+    return tree_map(to_host, results)
