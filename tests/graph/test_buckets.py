@@ -137,6 +137,14 @@ def test_a_bad_fill_raises_and_changes_nothing(bad, message):
     assert [t.tolist() for t in (inputs.req_pool_indices, inputs.seq_lens, inputs.widths)] == [[3, 4], [7, 8], [1, 2]]
 
 
+def test_padding_may_hold_anything():
+    tables = filled_tables()
+    bucket = VerifyBucket(tables, BucketShape(4, 6, ragged=True), *rope_tables(0))
+    bucket.fill([-1, 3, 2**40], [0, 7, 2**40], [6, 2, 0])
+    bucket.refresh()
+    assert_like_eager(bucket, tables, ([0, 3], [0, 7], [6, 2]), rope_tables(0), {})
+
+
 def test_a_captured_step_refreshes_but_does_not_fill():
     tables = filled_tables()
     bucket = VerifyBucket(tables, BucketShape(2, 4), *rope_tables(0))

@@ -60,38 +60,54 @@ class StaticInputs:
         if widths is not None:
             rows["widths"] = host_integers("fill", "widths", widths)
         self._check(rows)
+        padding = [0] * (self._values.shape[1] - len(rows["seq_lens"]))
         # Page-locked memory of its own for each call: the copy then waits for nothing, and torch reuses the memory only
         # after the copy. From ordinary memory it would wait for the stream.
-        on_host = self._values.device.type == "cpu"
-        host = torch.zeros(self._values.shape, dtype=torch.int32, device="cpu", pin_memory=not on_host)
-        host[:, : len(rows["seq_lens"])] = torch.tensor(list(rows.values()), dtype=torch.int32, device="cpu")
+        host = torch.tensor(
+            [values + padding for values in rows.values()],
+            dtype=torch.int32,
+            device="cpu",
+            pin_memory=self._values.device.type != "cpu",
+        )
         self._values.copy_(host, non_blocking=True)
 
     def _check(self, rows: dict[str, list[int]]) -> None:
-        count, capacity = len(rows["seq_lens"]), self._values.shape[1]
+        requests, lengths = rows["req_pool_indices"], rows["seq_lens"]
+        count, capacity = len(lengths), self._values.shape[1]
         if count > capacity:
             raise ValueError(f"fill: seq_lens has {count} entries, expected at most {capacity}")
         for name, values in rows.items():
             if len(values) != count:
                 raise ValueError(f"fill: {name} has {len(values)} entries, expected {count} like seq_lens")
-        widths = rows.get("widths", [self._width] * count)
-        for row, (request, length, width) in enumerate(
-            zip(rows["req_pool_indices"], rows["seq_lens"], widths, strict=True)
+        widths = rows.get("widths", [self._width])
+        if count and (
+            min(widths) < 0
+            or max(widths) > self._width
+            or min(lengths) < 0
+            or max(lengths) + max(widths) > self._max_final_len
+            or min(requests) < 0
+            or max(requests) >= self._layout.max_requests
         ):
-            if not 0 <= width <= self._width:
-                raise ValueError(f"fill: widths[{row}] is {width}, expected 0 to {self._width}")
-            if length < 0:
-                raise ValueError(f"fill: seq_lens[{row}] is {length}, expected at least 0")
-            if length == 0 or ("widths" in rows and width == 0):
-                # Nothing is read through it, but it must fit into int32.
-                rows["req_pool_indices"][row] = 0
-                continue
-            if length + width > self._max_final_len:
-                raise ValueError(
-                    f"fill: seq_lens[{row}] is {length} before {width} new tokens, expected at most "
-                    f"{self._max_final_len} with them"
-                )
-            if not 0 <= request < self._layout.max_requests:
-                raise ValueError(
-                    f"fill: req_pool_indices[{row}] is {request}, expected 0 <= index < {self._layout.max_requests}"
-                )
+            # Only now row by row: some of them may be allowed, or padding.
+            for row in range(count):
+                self._check_row(row, rows)
+
+    def _check_row(self, row: int, rows: dict[str, list[int]]) -> None:
+        request, length = rows["req_pool_indices"][row], rows["seq_lens"][row]
+        width = rows["widths"][row] if "widths" in rows else self._width
+        if not 0 <= width <= self._width:
+            raise ValueError(f"fill: widths[{row}] is {width}, expected 0 to {self._width}")
+        if length < 0:
+            raise ValueError(f"fill: seq_lens[{row}] is {length}, expected at least 0")
+        if length == 0 or ("widths" in rows and width == 0):
+            # Nothing is read for a padding row, but its values must fit into int32.
+            rows["req_pool_indices"][row] = rows["seq_lens"][row] = 0
+        elif length + width > self._max_final_len:
+            raise ValueError(
+                f"fill: seq_lens[{row}] is {length} before {width} new tokens, expected at most "
+                f"{self._max_final_len} with them"
+            )
+        elif not 0 <= request < self._layout.max_requests:
+            raise ValueError(
+                f"fill: req_pool_indices[{row}] is {request}, expected 0 <= index < {self._layout.max_requests}"
+            )
