@@ -2,7 +2,8 @@
 
 ``Runner.generate`` serves requests; below it, in the order of a step: ``scheduler`` admits, ``batch`` builds the step's
 bookkeeping through the ops, ``drafter`` guesses with the MTP layer (``nextn``), ``target`` verifies. ``attention`` and
-``compressor`` read and write the tensors of ``pools`` where ``step`` says.
+``compressor`` read and write the tensors of ``pools`` where ``step`` says. ``run`` puts a step together; ``overlapped``
+does so one step ahead of what the host has read.
 """
 
 from dsv4_npu_ops.mtp.checkpoint import load_checkpoint, save_checkpoint

@@ -11,40 +11,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from dsv4_npu_ops import KVLayout, PoolExhausted, RequestTables, advance_step
 from dsv4_npu_ops.mtp.batch import Batch
+from dsv4_npu_ops.mtp.readback import Readback
 from dsv4_npu_ops.mtp.run import Run, accept
 from dsv4_npu_ops.mtp.scheduler import Running
 
 STEPS_IN_FLIGHT = 2
 """Most steps whose results the host has not read: the one that it launches, and the one before."""
-
-
-class Readback:
-    """Small integers on their way from the device to the host.
-
-    The copy is put on the stream behind the step that made the values, so that reading waits for that step only, not
-    for what was launched since.
-
-    Args:
-        values: any shape, not written afterwards.
-    """
-
-    def __init__(self, values: Tensor) -> None:
-        self._host, self._event = values, None
-        if not values.is_cpu:
-            self._host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
-            self._host.copy_(values, non_blocking=True)
-            self._event = torch.get_device_module(values.device).Event()
-            self._event.record()
-
-    def read(self) -> Any:
-        """The values as nested lists."""
-        if self._event is not None:
-            self._event.synchronize()
-        return self._host.tolist()
 
 
 @dataclass(frozen=True)

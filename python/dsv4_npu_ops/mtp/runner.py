@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import torch
 from transformers import DeepseekV4ForCausalLM
 
 from dsv4_npu_ops import KVAllocator, KVLayout, PoolExhausted, RequestTables
@@ -111,10 +112,13 @@ class Runner:
 
         Raises:
             ValueError: a request could never run; guesses are asked for and there is no MTP layer; two scripts, or one
-                that overlapping does not allow.
+                that overlapping does not allow; overlapping with the model on another device than the layout.
         """
         if script is not None and (overlap or device_script is not None):
             raise ValueError("script: expected None with overlap or device_script, got a script")
+        computes, keeps = self._model.lm_head.weight.device, torch.device(self._layout.device)
+        if overlap and computes.type != keeps.type:
+            raise ValueError(f"overlap: expected the model on the layout's device {keeps}, got {computes}")
         count = len(prompts)
         whole = self._layout.max_context_len
         requests = [
