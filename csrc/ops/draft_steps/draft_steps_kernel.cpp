@@ -1,9 +1,8 @@
-#include "kernel_operator.h"
-
 #include "device/errors.h"
 #include "device/iota.h"
-#include "device/repeat_row.h"
 #include "device/row_values.h"
+#include "kernel_operator.h"
+#include "ops/draft_steps/draft_rope.h"
 #include "ops/draft_steps/draft_steps_index.h"
 
 namespace dsv4::kernel {
@@ -28,29 +27,21 @@ struct DraftOutputAddresses {
     GM_ADDR sin;
 };
 
-// Each block takes a share of the requests, behind which dummies follow in groups of topk, in tiles. All steps of a tile
-// are made at once: MTE2 fetches what the requests own, V turns it into steps, MTE3 stores a row a step. RoPE rows are
-// bits of 2 or 4 bytes that only MTE2 and MTE3 touch, but for the row of dummies, which V repeats.
+// Each block takes a share of the requests, behind which dummies follow in groups of topk, in tiles. All steps of a
+// tile are made at once: MTE2 fetches what the requests own, V turns it into steps, MTE3 stores a row a step.
 template <typename bits_t>
 class DraftStepsKernel {
   public:
     __aicore__ inline DraftStepsKernel(AscendC::TPipe* pipe, const DraftInputAddresses& in,
                                        const DraftOutputAddresses& out, GM_ADDR error_lanes, const DraftStepsParams& p)
-        : p_(p), errors_(pipe, error_lanes, kErrorOpDraftSteps) {
+        : p_(p), errors_(pipe, error_lanes, kErrorOpDraftSteps), rope_(pipe, in.cos, in.sin, out.cos, out.sin, p) {
         const uint64_t outputs = static_cast<uint64_t>(draft_output(p.num_steps, 0, p));
         slots_out_ = global<int32_t>(out.slots, outputs);
         positions_out_ = global<int64_t>(out.positions, outputs);
         kv_lens_out_ = global<int32_t>(out.kv_lens, outputs);
-        source_ = global<int32_t>(in.slots, static_cast<uint64_t>(drafts_from_table(p)
-                                                                      ? draft_table_entry(p.max_requests, 0, p)
-                                                                      : reserved_slots(owned_entries(p), p)));
-        GM_ADDR tables[2] = {in.cos, in.sin};
-        GM_ADDR rows[2] = {out.cos, out.sin};
-        for (uint32_t table = 0; table < 2; ++table) {
-            tables_[table] =
-                global<bits_t>(tables[table], static_cast<uint64_t>(draft_rope_elems(p.max_context_len, p)));
-            rope_out_[table] = global<bits_t>(rows[table], static_cast<uint64_t>(draft_rope_elems(outputs, p)));
-        }
+        source_ = global<int32_t>(in.slots,
+                                  static_cast<uint64_t>(drafts_from_table(p) ? draft_table_entry(p.max_requests, 0, p)
+                                                                             : reserved_slots(owned_entries(p), p)));
         stride_ = static_cast<uint32_t>(drafts_from_table(p) ? draft_pitch_elems(p) : p.num_steps);
         make_buffers(pipe, in);
     }
@@ -60,7 +51,7 @@ class DraftStepsKernel {
         const int64_t tile_rows = draft_tile_rows(p_);
         prepare();
         for (int64_t row = share.begin; row < share.end; row += tile_rows) {
-            // What a tile is given starts after everything of the tile before.
+            // What a tile is given starts after everything of the tile before, and after the preparation.
             AscendC::PipeBarrier<PIPE_ALL>();
             tile(row, static_cast<uint32_t>(min_of<int64_t>(tile_rows, share.end - row)));
         }
@@ -82,11 +73,6 @@ class DraftStepsKernel {
         kv_lens_ = source_tile_[3 * kDraftTileElems];
         live_ = source_tile_[4 * kDraftTileElems];
         wide_ = source_tile_[5 * kDraftTileElems].template ReinterpretCast<int64_t>();
-        if (p_.rope_dim > 0) {
-            pitch_ = static_cast<uint32_t>(draft_rope_pitch_elems(p_));
-            rope_rows_ = static_cast<uint32_t>(draft_rope_tile_rows(p_));
-            pipe->InitBuffer(rope_buffer_, 2 * (rope_rows_ + 1) * pitch_ * static_cast<uint32_t>(sizeof(bits_t)));
-        }
     }
 
     // Where the slots of each entry of a tile start, in bytes; and the RoPE rows of dummies.
@@ -94,12 +80,7 @@ class DraftStepsKernel {
         fill_iota(offsets_, kMaxDraftTileEntries);
         AscendC::Muls(offsets_, offsets_, static_cast<int32_t>(stride_ * sizeof(int32_t)),
                       static_cast<int32_t>(kMaxDraftTileEntries));
-        if (p_.rope_dim > 0) {
-            for (uint32_t table = 0; table < 2; ++table) {
-                load(dummy_row(table), tables_[table], static_cast<uint32_t>(p_.rope_dim));
-            }
-            order<HardEvent::MTE2_V>();
-        }
+        rope_.load_dummies();
     }
 
     __aicore__ inline void tile(int64_t first_row, uint32_t rows) {
@@ -112,9 +93,7 @@ class DraftStepsKernel {
         fetch(first_row, owned, lanes);
         make_steps(lanes);
         store_steps(first_entry, entries, lanes);
-        if (p_.rope_dim > 0) {
-            rope(first_row, rows);
-        }
+        rope_.write(first_row, rows, starts_);
     }
 
     // Starts of all lanes, and the slots of the requests' drafts; what nobody owns has slot 0.
@@ -127,9 +106,8 @@ class DraftStepsKernel {
                 requests_.load_chunk(first_row, owned);
             } else {
                 const int64_t slots = reserved_slots(first_row * p_.topk, p_);
-                load_zero_padded(
-                    source_tile_, source_[static_cast<uint64_t>(slots)],
-                    static_cast<uint32_t>(reserved_slots(static_cast<int64_t>(owned) * p_.topk, p_)));
+                load_zero_padded(source_tile_, source_[static_cast<uint64_t>(slots)],
+                                 static_cast<uint32_t>(reserved_slots(static_cast<int64_t>(owned) * p_.topk, p_)));
             }
             order<HardEvent::MTE2_S>();
         }
@@ -199,104 +177,17 @@ class DraftStepsKernel {
         store_strided_rows(kv_lens_out_[to], kv_lens_, steps, entries, p_.num_entries, lanes);
     }
 
-    // RoPE rows of a tile, in areas of as many steps and then as many requests as fit.
-    __aicore__ inline void rope(int64_t first_row, uint32_t rows) {
-        const uint32_t steps = min_of(static_cast<uint32_t>(p_.num_steps), rope_rows_);
-        const uint32_t area_rows = min_of(rows, rope_rows_ / steps);
-        for (uint32_t step = 0; step < static_cast<uint32_t>(p_.num_steps); step += steps) {
-            const uint32_t area_steps = min_of(steps, static_cast<uint32_t>(p_.num_steps) - step);
-            for (uint32_t row = 0; row < rows; row += area_rows) {
-                rope_area(first_row, row, min_of(area_rows, rows - row), step, area_steps);
-            }
-        }
-    }
-
-    // [steps, rows] RoPE rows of both tables. Those of a request are fetched once and stored topk times.
-    __aicore__ inline void rope_area(int64_t first_row, uint32_t row, uint32_t rows, uint32_t step, uint32_t steps) {
-        order<HardEvent::MTE3_MTE2>();
-        order<HardEvent::MTE3_V>();
-        if (has_dummies(row, rows, step + steps)) {
-            for (uint32_t table = 0; table < 2; ++table) {
-                repeat_row(rope_tile(table, 0), dummy_row(table), steps * rows, pitch_);
-            }
-            order<HardEvent::V_MTE2>();
-        }
-        for (uint32_t i = 0; i < rows; ++i) {
-            fetch_rope(row + i, i, rows, step, steps);
-        }
-        order<HardEvent::MTE2_MTE3>();
-        order<HardEvent::V_MTE3>();
-        for (uint32_t done = 0; done < steps; ++done) {
-            for (int32_t draft = 0; draft < p_.topk; ++draft) {
-                store_rope((first_row + row) * p_.topk + draft, rows, step + done, done * rows);
-            }
-        }
-    }
-
-    __aicore__ inline int64_t start_of(uint32_t row) {
-        return starts_.GetValue(row * static_cast<uint32_t>(p_.topk));
-    }
-
-    // Whether a draft of these rows is a dummy in a step before `end_step`.
-    __aicore__ inline bool has_dummies(uint32_t row, uint32_t rows, uint32_t end_step) {
-        for (uint32_t i = row; i < row + rows; ++i) {
-            if (live_steps(start_of(i), p_) < static_cast<int64_t>(end_step)) {
-                return true;
-            }
-        }
-        return false;
-    }
-
-    // The rows of one request's live drafts follow each other in the tables.
-    __aicore__ inline void fetch_rope(uint32_t row, uint32_t area_row, uint32_t area_rows, uint32_t step,
-                                      uint32_t steps) {
-        const int64_t start = start_of(row);
-        const int64_t live = min_of<int64_t>(steps, live_steps(start, p_) - step);
-        if (live <= 0) {
-            return;
-        }
-        const uint64_t from = static_cast<uint64_t>(draft_rope_elems(start + step, p_));
-        for (uint32_t table = 0; table < 2; ++table) {
-            load_rows(rope_tile(table, area_row), tables_[table][from], static_cast<uint32_t>(live),
-                      static_cast<uint32_t>(p_.rope_dim), 0, area_rows * pitch_);
-        }
-    }
-
-    // One draft of every request of an area in one step; the last group of dummies may be cut off.
-    __aicore__ inline void store_rope(int64_t entry, uint32_t rows, uint32_t step, uint32_t area_row) {
-        if (entry >= p_.num_entries) {
-            return;
-        }
-        const uint32_t count = static_cast<uint32_t>(
-            min_of<int64_t>(rows, ceil_div<int64_t>(p_.num_entries - entry, p_.topk)));
-        const uint64_t to = static_cast<uint64_t>(draft_rope_elems(draft_output(step, entry, p_), p_));
-        for (uint32_t table = 0; table < 2; ++table) {
-            store_strided_rows(rope_out_[table][to], rope_tile(table, area_row), count,
-                               static_cast<uint32_t>(p_.rope_dim), draft_rope_elems(p_.topk, p_), pitch_);
-        }
-    }
-
-    __aicore__ inline LocalTensor<bits_t> dummy_row(uint32_t table) {
-        return rope_buffer_.template Get<bits_t>()[table * (rope_rows_ + 1) * pitch_];
-    }
-
-    __aicore__ inline LocalTensor<bits_t> rope_tile(uint32_t table, uint32_t area_row) {
-        return rope_buffer_.template Get<bits_t>()[(table * (rope_rows_ + 1) + 1 + area_row) * pitch_];
-    }
-
     const DraftStepsParams& p_;
     ErrorLane errors_;
-    TBuf<TPosition::VECCALC> entry_buffer_, tile_buffer_, rope_buffer_;
+    DraftRope<bits_t> rope_;
+    TBuf<TPosition::VECCALC> entry_buffer_, tile_buffer_;
     RowValues lengths_, requests_;
     GlobalTensor<int32_t> source_, slots_out_, kv_lens_out_;
     GlobalTensor<int64_t> positions_out_;
-    GlobalTensor<bits_t> tables_[2], rope_out_[2];
-    LocalTensor<int32_t> starts_, offsets_;                                   // of the entries of a tile
+    LocalTensor<int32_t> starts_, offsets_;                                  // of the entries of a tile
     LocalTensor<int32_t> source_tile_, slots_, positions_, kv_lens_, live_;  // of all their steps
     LocalTensor<int64_t> wide_;
-    uint32_t stride_;         // elements of source_tile_ from one entry to the next
-    uint32_t pitch_ = 0;      // elements of a RoPE row in UB
-    uint32_t rope_rows_ = 0;  // of a table's tile
+    uint32_t stride_;  // elements of source_tile_ from one entry to the next
 };
 
 template <typename bits_t>

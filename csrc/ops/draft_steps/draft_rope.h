@@ -1,0 +1,136 @@
+// RoPE rows of a tile of draft steps: bits of 2 or 4 bytes that only MTE2 and MTE3 touch, but for the row of dummies,
+// which V repeats.
+#pragma once
+
+#include "device/memory.h"
+#include "device/pipes.h"
+#include "device/repeat_row.h"
+#include "ops/draft_steps/draft_steps_index.h"
+
+namespace dsv4::kernel {
+
+template <typename bits_t>
+class DraftRope {
+  public:
+    // cos, sin: [max_pos, D]; cos_out, sin_out: [S, N, D]
+    __aicore__ inline DraftRope(AscendC::TPipe* pipe, GM_ADDR cos, GM_ADDR sin, GM_ADDR cos_out, GM_ADDR sin_out,
+                                const DraftStepsParams& p)
+        : p_(p) {
+        const uint64_t table_elems = static_cast<uint64_t>(draft_rope_elems(p.max_context_len, p));
+        const uint64_t output_elems = static_cast<uint64_t>(draft_rope_elems(draft_output(p.num_steps, 0, p), p));
+        tables_[0] = global<bits_t>(cos, table_elems);
+        tables_[1] = global<bits_t>(sin, table_elems);
+        outputs_[0] = global<bits_t>(cos_out, output_elems);
+        outputs_[1] = global<bits_t>(sin_out, output_elems);
+        if (p.rope_dim > 0) {
+            pitch_ = static_cast<uint32_t>(draft_rope_pitch_elems(p));
+            tile_rows_ = static_cast<uint32_t>(draft_rope_tile_rows(p));
+            pipe->InitBuffer(buffer_, 2 * (tile_rows_ + 1) * pitch_ * static_cast<uint32_t>(sizeof(bits_t)));
+        }
+    }
+
+    // Fetches what dummies get. The caller orders MTE2 and V before the first tile.
+    __aicore__ inline void load_dummies() {
+        for (uint32_t table = 0; p_.rope_dim > 0 && table < 2; ++table) {
+            load(dummy_row(table), tables_[table], static_cast<uint32_t>(p_.rope_dim));
+        }
+    }
+
+    // Rows [first_row, first_row + rows) of every step, in areas of as many steps and then as many rows as fit.
+    // starts: int32, of the entries of these rows.
+    __aicore__ inline void write(int64_t first_row, uint32_t rows, const LocalTensor<int32_t>& starts) {
+        if (p_.rope_dim == 0) {
+            return;
+        }
+        starts_ = starts;
+        const uint32_t num_steps = static_cast<uint32_t>(p_.num_steps);
+        const uint32_t steps = min_of(num_steps, tile_rows_);
+        const uint32_t area_rows = min_of(rows, tile_rows_ / steps);
+        for (uint32_t step = 0; step < num_steps; step += steps) {
+            const uint32_t area_steps = min_of(steps, num_steps - step);
+            for (uint32_t row = 0; row < rows; row += area_rows) {
+                write_area(first_row, row, min_of(area_rows, rows - row), step, area_steps);
+            }
+        }
+    }
+
+  private:
+    // [steps, rows] RoPE rows of both tables. Those of a request are fetched once and stored topk times.
+    __aicore__ inline void write_area(int64_t first_row, uint32_t row, uint32_t rows, uint32_t step, uint32_t steps) {
+        order<AscendC::HardEvent::MTE3_MTE2>();
+        order<AscendC::HardEvent::MTE3_V>();
+        if (has_dummies(row, rows, step + steps)) {
+            for (uint32_t table = 0; table < 2; ++table) {
+                repeat_row(tile(table, 0), dummy_row(table), steps * rows, pitch_);
+            }
+            order<AscendC::HardEvent::V_MTE2>();
+        }
+        for (uint32_t i = 0; i < rows; ++i) {
+            fetch(row + i, i, rows, step, steps);
+        }
+        order<AscendC::HardEvent::MTE2_MTE3>();
+        order<AscendC::HardEvent::V_MTE3>();
+        for (uint32_t done = 0; done < steps; ++done) {
+            for (int32_t draft = 0; draft < p_.topk; ++draft) {
+                store((first_row + row) * p_.topk + draft, rows, step + done, done * rows);
+            }
+        }
+    }
+
+    __aicore__ inline int64_t start_of(uint32_t row) { return starts_.GetValue(row * static_cast<uint32_t>(p_.topk)); }
+
+    // Whether a draft of these rows is a dummy in a step before `end_step`.
+    __aicore__ inline bool has_dummies(uint32_t row, uint32_t rows, uint32_t end_step) {
+        for (uint32_t i = row; i < row + rows; ++i) {
+            if (live_steps(start_of(i), p_) < static_cast<int64_t>(end_step)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    // The rows of one request's live drafts follow each other in the tables.
+    __aicore__ inline void fetch(uint32_t row, uint32_t area_row, uint32_t area_rows, uint32_t step, uint32_t steps) {
+        const int64_t start = start_of(row);
+        const int64_t live = min_of<int64_t>(steps, live_steps(start, p_) - step);
+        if (live <= 0) {
+            return;
+        }
+        const uint64_t from = static_cast<uint64_t>(draft_rope_elems(start + step, p_));
+        for (uint32_t table = 0; table < 2; ++table) {
+            load_rows(tile(table, area_row), tables_[table][from], static_cast<uint32_t>(live),
+                      static_cast<uint32_t>(p_.rope_dim), 0, area_rows * pitch_);
+        }
+    }
+
+    // One draft of every request of an area in one step; the last group of dummies may be cut off.
+    __aicore__ inline void store(int64_t entry, uint32_t rows, uint32_t step, uint32_t area_row) {
+        if (entry >= p_.num_entries) {
+            return;
+        }
+        const uint32_t count =
+            static_cast<uint32_t>(min_of<int64_t>(rows, ceil_div<int64_t>(p_.num_entries - entry, p_.topk)));
+        const uint64_t to = static_cast<uint64_t>(draft_rope_elems(draft_output(step, entry, p_), p_));
+        for (uint32_t table = 0; table < 2; ++table) {
+            store_strided_rows(outputs_[table][to], tile(table, area_row), count, static_cast<uint32_t>(p_.rope_dim),
+                               draft_rope_elems(p_.topk, p_), pitch_);
+        }
+    }
+
+    __aicore__ inline LocalTensor<bits_t> dummy_row(uint32_t table) {
+        return buffer_.template Get<bits_t>()[table * (tile_rows_ + 1) * pitch_];
+    }
+
+    __aicore__ inline LocalTensor<bits_t> tile(uint32_t table, uint32_t area_row) {
+        return buffer_.template Get<bits_t>()[(table * (tile_rows_ + 1) + 1 + area_row) * pitch_];
+    }
+
+    const DraftStepsParams& p_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> buffer_;
+    GlobalTensor<bits_t> tables_[2], outputs_[2];
+    LocalTensor<int32_t> starts_;
+    uint32_t pitch_ = 0;      // elements of a row in UB
+    uint32_t tile_rows_ = 0;  // of one table
+};
+
+}  // namespace dsv4::kernel
