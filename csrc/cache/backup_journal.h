@@ -11,14 +11,14 @@
 namespace dsv4 {
 
 struct JournalEntry {
-    enum class Kind { kStarted, kGrew, kAllocated };
+    enum class Kind { kStarted, kGrew, kAllocated, kShared };
 
     Kind kind;
     int64_t request;
     int64_t incarnation;  // tells a request from a later one in the same row
     int64_t old_length;   // kGrew: allocated length before, in raw tokens
-    int32_t pool;         // kAllocated
-    UnitRange units;      // kAllocated
+    int32_t pool;         // kAllocated, kShared
+    UnitRange units;      // kAllocated, kShared: got by taking pages or by sharing them
 };
 
 class BackupJournal {

@@ -36,6 +36,7 @@ void ExtendPlan::add_pool(int32_t pool, const ExtendRow& row, const RequestState
     if (step.empty()) {
         return;
     }
+    check_not_shared(pool, row, state, step);
     const int64_t write_begin = first_written(pool, row, step.begin);
     if (is_windowed_pool(pool)) {
         check_window(pool, row, state, write_begin);
@@ -71,6 +72,23 @@ void ExtendPlan::map(const ExtendRow& row) {
         map_segments_.push_back(MapSegment{static_cast<int32_t>(row.request), static_cast<int32_t>(begin),
                                            static_cast<int32_t>(row.seq_len), kMapTable, {}, 0});
     }
+}
+
+// A step may write all its units, also those that have slots already.
+void ExtendPlan::check_not_shared(int32_t pool, const ExtendRow& row, const RequestState& state,
+                                  UnitRange step) const {
+    int64_t last_shared_page = -1;
+    const SharedPages& shared = state.shared[pool];
+    for (auto page = shared.from(page_of(step.begin, geometry_.page_shift)); page != shared.end(); ++page) {
+        if (owners_.owners(page->record) > 1) {
+            last_shared_page = page->page;
+        }
+    }
+    const int64_t first_writable = (last_shared_page + 1) << geometry_.page_shift;
+    TORCH_CHECK_VALUE(last_shared_page < 0, rules_.op, ": prefix_lens[", row.index, "] is ", row.prefix_len,
+                      " for request ", row.request, ", whose step writes page ", last_shared_page, " of pool ",
+                      kPoolNames[pool], ", which other requests share, expected at least ",
+                      first_writable * tokens_per_unit(pool));
 }
 
 void ExtendPlan::check_window(int32_t pool, const ExtendRow& row, const RequestState& state,

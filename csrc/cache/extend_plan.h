@@ -34,12 +34,12 @@ class ExtendPlan {
   public:
     // num_rows: rows that will be added.
     ExtendPlan(const ExtendRules& rules, const CacheGeometry& geometry,
-               const std::array<FreeQueue, kNumPools>& queues, size_t num_rows)
-        : rules_(rules), geometry_(geometry), queues_(queues) {
+               const std::array<FreeQueue, kNumPools>& queues, const OwnerCounts& owners, size_t num_rows)
+        : rules_(rules), geometry_(geometry), queues_(queues), owners_(owners) {
         segments_.reserve(kNumPools * num_rows);
     }
 
-    // Raises ValueError when the step of this row would read or write units that are gone.
+    // Raises ValueError when the step of this row would read or write units that are gone, or write a shared page.
     void add_row(const ExtendRow& row, const RequestState& state);
 
     // Table order; -1 when every pool has the pages.
@@ -56,6 +56,7 @@ class ExtendPlan {
     void add_pool(int32_t pool, const ExtendRow& row, const RequestState& state);
     int64_t first_written(int32_t pool, const ExtendRow& row, int64_t step_begin) const;
     void map(const ExtendRow& row);
+    void check_not_shared(int32_t pool, const ExtendRow& row, const RequestState& state, UnitRange step) const;
     void check_window(int32_t pool, const ExtendRow& row, const RequestState& state, int64_t write_begin) const;
     void keep(int32_t pool, int64_t request, UnitRange units);
     void allocate(int32_t pool, int64_t request, UnitRange units);
@@ -64,6 +65,7 @@ class ExtendPlan {
     const ExtendRules& rules_;
     const CacheGeometry& geometry_;
     std::array<FreeQueue, kNumPools> queues_;
+    const OwnerCounts& owners_;
     std::vector<ReserveSegment> segments_;
     std::vector<MapSegment> map_segments_;
     std::array<int64_t, kNumPools> num_slots_ = {};

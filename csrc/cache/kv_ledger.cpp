@@ -16,7 +16,8 @@ KVLedger::KVLedger(int64_t page_size, int64_t sliding_window, int64_t max_reques
                    const IntList& num_pages, bool maps_full_to_swa)
     : geometry_{log2_of(page_size), sliding_window, max_requests, max_context_len, {}, maps_full_to_swa},
       states_(max_requests),
-      named_in_(max_requests) {
+      named_in_(max_requests),
+      remembered_in_(max_requests * kNumPools) {
     TORCH_CHECK_VALUE(is_power_of_two(page_size), "KVLedger: page_size is ", page_size, ", expected a power of two");
     TORCH_CHECK_VALUE(num_pages.size() == kNumPools, "KVLedger: num_pages has ", num_pages.size(),
                       " entries, expected ", kNumPools);
@@ -51,16 +52,16 @@ KVLedger::Extension KVLedger::alloc_decode(const IntList& requests, const IntLis
                           ", expected at least 1 (the new token counts)");
         prefix_lens[row] = seq_lens[row] - 1;
     }
-    check_same_size("alloc_decode", "seq_lens", seq_lens, requests);
+    check_same_size("alloc_decode", "seq_lens", seq_lens, "reqs", requests);
     return extend(ExtendRules{"alloc_decode", false, false}, requests, prefix_lens, seq_lens);
 }
 
 KVLedger::Extension KVLedger::extend(const ExtendRules& rules, const IntList& requests, const IntList& prefix_lens,
                                      const IntList& seq_lens) {
-    check_requests(rules.op, requests);
-    check_same_size(rules.op, "prefix_lens", prefix_lens, requests);
-    check_same_size(rules.op, "seq_lens", seq_lens, requests);
-    ExtendPlan plan(rules, geometry_, queues_, requests.size());
+    check_requests(rules.op, "reqs", requests);
+    check_same_size(rules.op, "prefix_lens", prefix_lens, "reqs", requests);
+    check_same_size(rules.op, "seq_lens", seq_lens, "reqs", requests);
+    ExtendPlan plan(rules, geometry_, queues_, owners_, requests.size());
     for (size_t i = 0; i < requests.size(); ++i) {
         const ExtendRow row{static_cast<int64_t>(i), requests[i], prefix_lens[i], seq_lens[i]};
         check_extend_row(rules, row);
@@ -74,21 +75,22 @@ KVLedger::Extension KVLedger::extend(const ExtendRules& rules, const IntList& re
     return Extension{plan.take_segments(), plan.take_map_segments(), plan.num_slots(), -1, 0};
 }
 
-void KVLedger::check_requests(const char* op, const IntList& requests) {
+void KVLedger::check_requests(const char* op, const char* name, const IntList& requests) {
     ++num_calls_;
     for (size_t i = 0; i < requests.size(); ++i) {
         const int64_t request = requests[i];
-        TORCH_CHECK_VALUE(request >= 0 && request < geometry_.max_requests, op, ": reqs[", i, "] is ", request,
+        TORCH_CHECK_VALUE(request >= 0 && request < geometry_.max_requests, op, ": ", name, "[", i, "] is ", request,
                           ", expected 0 <= request < ", geometry_.max_requests, " (max_requests)");
-        TORCH_CHECK_VALUE(named_in_[request] != num_calls_, op, ": reqs[", i, "] is ", request,
+        TORCH_CHECK_VALUE(named_in_[request] != num_calls_, op, ": ", name, "[", i, "] is ", request,
                           " again, expected every request once");
         named_in_[request] = num_calls_;
     }
 }
 
-void KVLedger::check_same_size(const char* op, const char* name, const IntList& values, const IntList& requests) const {
+void KVLedger::check_same_size(const char* op, const char* name, const IntList& values, const char* like,
+                               const IntList& requests) const {
     TORCH_CHECK_VALUE(values.size() == requests.size(), op, ": ", name, " has ", values.size(), " entries, expected ",
-                      requests.size(), " like reqs");
+                      requests.size(), " like ", like);
 }
 
 void KVLedger::check_live(const char* op, size_t index, int64_t request) const {
@@ -111,6 +113,16 @@ void KVLedger::check_extend_row(const ExtendRules& rules, const ExtendRow& row) 
                       ", the allocated length of request ", row.request);
 }
 
+void KVLedger::start(int64_t request, int64_t length) {
+    RequestState& state = states_[request];
+    state.live = true;
+    state.incarnation = ++num_started_;
+    state.allocated_len = length;
+    if (journal_.recording()) {
+        journal_.record(JournalEntry{JournalEntry::Kind::kStarted, request, state.incarnation, 0, 0, {}});
+    }
+}
+
 void KVLedger::commit_extension() {
     using Kind = JournalEntry::Kind;
     const PendingExtension extension = std::exchange(pending_, {});
@@ -120,11 +132,7 @@ void KVLedger::commit_extension() {
         const int64_t seq_len = extension.seq_lens[i];
         RequestState& state = states_[request];
         if (!state.live) {
-            state.live = true;
-            state.incarnation = ++num_started_;
-            if (journal_.recording()) {
-                journal_.record(JournalEntry{Kind::kStarted, request, state.incarnation, 0, 0, {}});
-            }
+            start(request, 0);
         }
         if (seq_len > state.allocated_len) {
             if (journal_.recording()) {

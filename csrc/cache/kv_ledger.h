@@ -45,6 +45,23 @@ class KVLedger {
     // Enters the last extension into the books. The caller first carries out its segments: until then nothing changed.
     void commit_extension();
 
+    struct Sharing {
+        std::vector<ShareSegment> segments;
+        std::vector<MapSegment> map_segments;
+        std::array<int64_t, kNumPools> num_copies = {};  // entries of each pool in the lists of pages
+        int64_t total_copies = 0;
+        IntList starts;                                  // raw tokens that each target has
+        int32_t lacking_pool = -1;                       // as above
+        int64_t needed_pages = 0;
+    };
+
+    // The longest start within prefix_len that a request sharing with `source` can step from.
+    int64_t shareable_len(int64_t source, int64_t prefix_len) const;
+    // Starts each target on the prefix of its source. Raises ValueError before anything has changed.
+    Sharing share_prefix(const IntList& sources, const IntList& targets, const IntList& prefix_lens);
+    // commit_extension() of the last share_prefix().
+    void commit_sharing();
+
     // These change the books at once; undo_release() takes back the last of them when its segments could not be
     // carried out.
     Release evict(const IntList& requests, const IntList& committed_lens);
@@ -62,16 +79,28 @@ class KVLedger {
   private:
     Extension extend(const ExtendRules& rules, const IntList& requests, const IntList& prefix_lens,
                      const IntList& seq_lens);
-    void check_requests(const char* op, const IntList& requests);
-    void check_same_size(const char* op, const char* name, const IntList& values, const IntList& requests) const;
+    void check_requests(const char* op, const char* name, const IntList& requests);
+    void check_same_size(const char* op, const char* name, const IntList& values, const char* like,
+                         const IntList& requests) const;
     void check_live(const char* op, size_t index, int64_t request) const;
     void check_extend_row(const ExtendRules& rules, const ExtendRow& row) const;
     void begin_release();
-    void remember(int64_t request);
+    void remember_life(int64_t request);
+    void remember_units(int64_t request, int32_t pool);
+    template <typename Visit>
+    void leave_pages(int32_t pool, int64_t request, UnitRange units, Visit&& visit);
     void release_to_back(Release& release, int32_t pool, int64_t request, UnitRange range);
+    void check_source(const char* op, const char* name, int64_t source) const;
+    void check_share_row(size_t index, int64_t source, int64_t target, int64_t prefix_len) const;
+    void start(int64_t request, int64_t length);
+    int64_t largest_start(int32_t pool, int64_t source, int64_t length) const;
+    void plan_sharing(int32_t pool, int64_t source, int64_t target, int64_t length, Sharing& sharing,
+                      FreeQueue& queue) const;
+    void share_pages(const ShareSegment& segment);
     bool still_runs(const JournalEntry& entry) const;
     int64_t count_restored_pages(const JournalEntry& entry) const;
-    void append_release(Release& release, int32_t pool, int64_t request, UnitRange units, int64_t ring_position) const;
+    void append_release(Release& release, int32_t pool, int64_t request, UnitRange units, int64_t ring_position,
+                        bool page_lives_on) const;
     int64_t release_to_front(Release& release, const JournalEntry& entry, int64_t ring_position);
 
     struct PendingExtension {
@@ -81,10 +110,25 @@ class KVLedger {
         IntList seq_lens;  // raw tokens
     };
 
-    // What the last release changed, as it was before.
+    struct PendingSharing {
+        std::vector<ShareSegment> segments;
+        std::array<FreeQueue, kNumPools> queues;  // once the pages are taken
+        IntList targets;
+        IntList starts;  // raw tokens
+    };
+
+    struct UnitsBefore {
+        int64_t request;
+        int32_t pool;
+        UnitRuns owned;
+        SharedPages shared;
+    };
+
+    // What the last release changed, as it was before. Only what it touched: a release costs what it frees.
     struct ReleaseUndo {
         std::array<FreeQueue, kNumPools> queues;
-        std::vector<std::pair<int64_t, RequestState>> states;  // request, state
+        std::vector<std::pair<int64_t, RequestLife>> lives;  // request, life
+        std::vector<UnitsBefore> units;
         std::optional<BackupJournal> journal;
     };
 
@@ -94,9 +138,13 @@ class KVLedger {
     std::vector<int64_t> named_in_;     // number of the last call that named the row
     int64_t num_calls_ = 0;
     int64_t num_started_ = 0;
+    OwnerCounts owners_;
     BackupJournal journal_;
     PendingExtension pending_;
+    PendingSharing pending_sharing_;
     ReleaseUndo undo_;
+    std::vector<int64_t> remembered_in_;  // number of the last release that remembered the units of (row, pool)
+    int64_t num_releases_ = 0;
 };
 
 }  // namespace dsv4

@@ -38,6 +38,10 @@ using ExtensionResult = std::tuple<at::Tensor, int64_t, IntList, IntList>;
 // (segments and map segments, how many of them are map segments)
 using ReleaseResult = std::tuple<at::Tensor, int64_t>;
 
+// (segments and map segments, how many of them are map segments, copied pages of each pool, where the targets start, [] or
+// [lacking pool, pages needed, pages free])
+using SharingResult = std::tuple<at::Tensor, int64_t, IntList, IntList, IntList>;
+
 ReleaseResult result(const Release& release) {
     return {to_tensor(release.segments, release.map_segments), static_cast<int64_t>(release.map_segments.size())};
 }
@@ -48,11 +52,21 @@ struct KVLedgerHolder : torch::CustomClassHolder {
         : ledger(page_size, sliding_window, max_requests, max_context_len, num_pages, maps_full_to_swa) {}
 
     ExtensionResult result(const KVLedger::Extension& extension) const {
-        const int64_t lacking = extension.lacking_pool;
         return {to_tensor(extension.segments, extension.map_segments),
                 static_cast<int64_t>(extension.map_segments.size()),
                 IntList(extension.num_slots.begin(), extension.num_slots.end()),
-                lacking < 0 ? IntList{} : IntList{lacking, extension.needed_pages, ledger.available_pages(lacking)}};
+                shortage(extension.lacking_pool, extension.needed_pages)};
+    }
+
+    SharingResult result(const KVLedger::Sharing& sharing) const {
+        return {to_tensor(sharing.segments, sharing.map_segments), static_cast<int64_t>(sharing.map_segments.size()),
+                IntList(sharing.num_copies.begin(), sharing.num_copies.end()), sharing.starts,
+                shortage(sharing.lacking_pool, sharing.needed_pages)};
+    }
+
+    IntList shortage(int64_t lacking_pool, int64_t needed_pages) const {
+        return lacking_pool < 0 ? IntList{}
+                                : IntList{lacking_pool, needed_pages, ledger.available_pages(lacking_pool)};
     }
 
     KVLedger ledger;
@@ -79,6 +93,13 @@ TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {
                  return self->result(self->ledger.alloc_decode(requests, seq_lens));
              })
         .def("commit_extension", [](const Self& self) { self->ledger.commit_extension(); })
+        .def("share_prefix",
+             [](const Self& self, const IntList& sources, const IntList& targets, const IntList& prefix_lens) {
+                 return self->result(self->ledger.share_prefix(sources, targets, prefix_lens));
+             })
+        .def("commit_sharing", [](const Self& self) { self->ledger.commit_sharing(); })
+        .def("shareable_len", [](const Self& self, int64_t source,
+                                 int64_t prefix_len) { return self->ledger.shareable_len(source, prefix_len); })
         .def("undo_release", [](const Self& self) { self->ledger.undo_release(); })
         .def("evict",
              [](const Self& self, const IntList& requests, const IntList& committed_lens) {

@@ -17,8 +17,8 @@ int64_t pages_starting_in(UnitRange units, int32_t page_shift) {
 }  // namespace
 
 Release KVLedger::evict(const IntList& requests, const IntList& committed_lens) {
-    check_requests("evict", requests);
-    check_same_size("evict", "committed_lens", committed_lens, requests);
+    check_requests("evict", "reqs", requests);
+    check_same_size("evict", "committed_lens", committed_lens, "reqs", requests);
     for (size_t i = 0; i < requests.size(); ++i) {
         check_live("evict", i, requests[i]);
         const int64_t allocated_len = states_[requests[i]].allocated_len;
@@ -38,7 +38,7 @@ Release KVLedger::evict(const IntList& requests, const IntList& committed_lens) 
             const int64_t start = window_start(committed_lens[i], pool, geometry_.sliding_window, geometry_.page_shift);
             if (start > state.evicted_before[pool]) {
                 if (!remembered) {
-                    remember(requests[i]);
+                    remember_life(requests[i]);
                     remembered = true;
                 }
                 release_to_back(release, pool, requests[i], UnitRange{state.evicted_before[pool], start});
@@ -50,14 +50,14 @@ Release KVLedger::evict(const IntList& requests, const IntList& committed_lens) 
 }
 
 Release KVLedger::free(const IntList& requests) {
-    check_requests("free", requests);
+    check_requests("free", "reqs", requests);
     for (size_t i = 0; i < requests.size(); ++i) {
         check_live("free", i, requests[i]);
     }
     Release release;
     begin_release();
     for (const int64_t request : requests) {
-        remember(request);
+        remember_life(request);
         for (int32_t pool = 0; pool < kNumPools; ++pool) {
             release_to_back(release, pool, request, kEverything);
         }
@@ -72,7 +72,15 @@ Release KVLedger::restore_state(int64_t backup) {
     undo_.journal = journal_;
     const std::vector<JournalEntry> entries = journal_.take_innermost();
     for (const JournalEntry& entry : entries) {
-        remember(entry.request);
+        remember_life(entry.request);
+    }
+    Release release;
+    // What was shared goes first: only then the requests that took these pages are their last owners. A page whose owners
+    // before the share have gone since was not taken since the backup, and is freed like any other.
+    for (const JournalEntry& entry : entries) {
+        if (entry.kind == JournalEntry::Kind::kShared && still_runs(entry)) {
+            release_to_back(release, entry.pool, entry.request, entry.units);
+        }
     }
     std::array<int64_t, kNumPools> pages = {};
     for (const JournalEntry& entry : entries) {
@@ -82,7 +90,6 @@ Release KVLedger::restore_state(int64_t backup) {
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
         ring_position[pool] = queues_[pool].push_front(pages[pool]);
     }
-    Release release;
     for (const JournalEntry& entry : entries) {
         ring_position[entry.pool] = release_to_front(release, entry, ring_position[entry.pool]);
     }
@@ -101,17 +108,34 @@ Release KVLedger::restore_state(int64_t backup) {
 }
 
 void KVLedger::begin_release() {
+    ++num_releases_;
     undo_.queues = queues_;
-    undo_.states.clear();
+    undo_.lives.clear();
+    undo_.units.clear();
     undo_.journal.reset();
+    owners_.begin();
 }
 
-void KVLedger::remember(int64_t request) { undo_.states.emplace_back(request, states_[request]); }
+void KVLedger::remember_life(int64_t request) { undo_.lives.emplace_back(request, states_[request]); }
+
+void KVLedger::remember_units(int64_t request, int32_t pool) {
+    int64_t& remembered_in = remembered_in_[request * kNumPools + pool];
+    if (remembered_in != num_releases_) {
+        remembered_in = num_releases_;
+        undo_.units.push_back(
+            UnitsBefore{request, pool, states_[request].owned[pool], states_[request].shared[pool]});
+    }
+}
 
 void KVLedger::undo_release() {
     queues_ = undo_.queues;
-    for (auto& [request, state] : undo_.states) {
-        states_[request] = state;
+    owners_.undo();
+    for (const auto& [request, life] : undo_.lives) {
+        static_cast<RequestLife&>(states_[request]) = life;
+    }
+    for (UnitsBefore& before : undo_.units) {
+        states_[before.request].owned[before.pool] = std::move(before.owned);
+        states_[before.request].shared[before.pool] = std::move(before.shared);
     }
     if (undo_.journal.has_value()) {
         journal_ = *undo_.journal;
@@ -139,7 +163,7 @@ int64_t KVLedger::allocated_len(int64_t request) const {
 
 // Units in a page that starts before `units` only lose their slots: the page stays with what lies before them.
 void KVLedger::append_release(Release& release, int32_t pool, int64_t request, UnitRange units,
-                              int64_t ring_position) const {
+                              int64_t ring_position, bool page_lives_on) const {
     const auto append = [&](int64_t begin, int64_t end, int64_t position) {
         release.segments.push_back(ReleaseSegment{pool,
                                                   static_cast<int32_t>(request),
@@ -156,18 +180,56 @@ void KVLedger::append_release(Release& release, int32_t pool, int64_t request, U
     if (first_page < units.end) {
         append(first_page, units.end, ring_position);
     }
-    if (geometry_.maps_full_to_swa && pool == kSwa) {
+    // Other owners of the page own the full page of the same tokens, which goes on being mapped.
+    if (geometry_.maps_full_to_swa && pool == kSwa && !page_lives_on) {
         release.map_segments.push_back(MapSegment{static_cast<int32_t>(request), static_cast<int32_t>(units.begin),
                                                   static_cast<int32_t>(units.end), kMapNothing, {}, 0});
     }
 }
 
+// Takes the request away from the owners of those pages that start in `units`, all of which it owns. Calls
+// visit(units, freed) for pieces of `units`, ascending: freed says whether the pages that start in a piece have no owner
+// any more.
+template <typename Visit>
+void KVLedger::leave_pages(int32_t pool, int64_t request, UnitRange units, Visit&& visit) {
+    const int32_t shift = geometry_.page_shift;
+    SharedPages& shared = states_[request].shared[pool];
+    const int64_t end_page = pages_for(units.end, shift);
+    int64_t begin = units.begin;
+    bool freed = true;
+    const auto go_on = [&](int64_t unit, bool freed_from_here) {
+        if (freed != freed_from_here && begin < unit) {
+            visit(UnitRange{begin, unit}, freed);
+            begin = unit;
+        }
+        freed = freed_from_here;
+    };
+    int64_t seen_until = units.begin;
+    for (auto page = shared.from(pages_for(units.begin, shift)); page != shared.end() && page->page < end_page; ++page) {
+        const int64_t page_begin = page->page << shift;
+        if (seen_until < page_begin) {
+            go_on(seen_until, true);
+        }
+        go_on(page_begin, owners_.remove_owner(page->record) == 0);
+        seen_until = min_of(page_begin + (int64_t{1} << shift), units.end);
+    }
+    if (seen_until < units.end) {
+        go_on(seen_until, true);
+    }
+    visit(UnitRange{begin, units.end}, freed);
+    shared.remove(pages_for(units.begin, shift), end_page);
+}
+
 void KVLedger::release_to_back(Release& release, int32_t pool, int64_t request, UnitRange range) {
+    remember_units(request, pool);
     UnitRuns& owned = states_[request].owned[pool];
     owned.split(range, [&](UnitRange piece, bool is_owned) {
         if (is_owned) {
-            const int64_t position = queues_[pool].push_back(pages_starting_in(piece, geometry_.page_shift));
-            append_release(release, pool, request, piece, position);
+            leave_pages(pool, request, piece, [&](UnitRange units, bool freed) {
+                const int64_t position =
+                    freed ? queues_[pool].push_back(pages_starting_in(units, geometry_.page_shift)) : kKeepPage;
+                append_release(release, pool, request, units, position, !freed);
+            });
         }
     });
     owned.remove(range);
@@ -193,12 +255,17 @@ int64_t KVLedger::release_to_front(Release& release, const JournalEntry& entry, 
     if (entry.kind != JournalEntry::Kind::kAllocated || !still_runs(entry)) {
         return ring_position;
     }
+    remember_units(entry.request, entry.pool);
     UnitRuns& owned = states_[entry.request].owned[entry.pool];
     const int64_t capacity_pages = queues_[entry.pool].capacity();
     owned.split(entry.units, [&](UnitRange piece, bool is_owned) {
         if (is_owned) {
-            append_release(release, entry.pool, entry.request, piece, ring_position);
-            ring_position = ring_entry(ring_position, pages_starting_in(piece, geometry_.page_shift), capacity_pages);
+            leave_pages(entry.pool, entry.request, piece, [&](UnitRange units, bool freed) {
+                TORCH_INTERNAL_ASSERT(freed, "a page outlives the backup after which it was taken");
+                append_release(release, entry.pool, entry.request, units, ring_position, false);
+                ring_position =
+                    ring_entry(ring_position, pages_starting_in(units, geometry_.page_shift), capacity_pages);
+            });
         }
     });
     owned.remove(entry.units);

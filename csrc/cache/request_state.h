@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "cache/shared_pages.h"
 #include "cache/unit_runs.h"
 #include "common/pools.h"
 
@@ -17,12 +18,16 @@ struct CacheGeometry {
     bool maps_full_to_swa;                    // somebody keeps a mapping and wants to know what changes in it
 };
 
-struct RequestState {
+struct RequestLife {
     bool live = false;
     int64_t incarnation = 0;                             // counts the requests that the ledger has started
     int64_t allocated_len = 0;                           // raw tokens
-    std::array<UnitRuns, kNumPools> owned;               // units with slots; every run starts at a page boundary
     std::array<int64_t, kNumPools> evicted_before = {};  // units before this one are gone for good
+};
+
+struct RequestState : RequestLife {
+    std::array<UnitRuns, kNumPools> owned;      // units with slots; every run starts at a page boundary
+    std::array<SharedPages, kNumPools> shared;  // those of their pages that were shared once
 
     void end() {
         live = false;
@@ -30,6 +35,9 @@ struct RequestState {
         evicted_before = {};
         for (UnitRuns& runs : owned) {
             runs.clear();
+        }
+        for (SharedPages& pages : shared) {
+            pages.clear();
         }
     }
 };

@@ -18,6 +18,12 @@ bool UnitRuns::covers(UnitRange range) const {
     return i < runs_.size() && runs_[i].begin <= range.begin && range.end <= runs_[i].end;
 }
 
+UnitRange UnitRuns::last_before(int64_t unit) const {
+    const auto run = std::lower_bound(runs_.begin(), runs_.end(), unit,
+                                      [](const UnitRange& candidate, int64_t value) { return candidate.begin < value; });
+    return run == runs_.begin() ? UnitRange{0, 0} : *(run - 1);
+}
+
 void UnitRuns::add(UnitRange range) {
     if (range.empty()) {
         return;

@@ -19,6 +19,9 @@ class UnitRuns {
   public:
     bool covers(UnitRange range) const;
 
+    // The last run that starts before `unit`; empty when there is none.
+    UnitRange last_before(int64_t unit) const;
+
     // `range` must be free of owned units. Joins the neighbours that it touches.
     void add(UnitRange range);
 

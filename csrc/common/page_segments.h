@@ -28,6 +28,19 @@ struct ReleaseSegment {
     int32_t units_before;  // as above
 };
 
+// Units that one request takes over from another: whole pages that both use from now on, or the units of one page that
+// is copied.
+struct ShareSegment {
+    int32_t pool;
+    int32_t request;  // row that gets slots
+    int32_t begin_unit;
+    int32_t end_unit;
+    int32_t source;         // row that has them
+    int32_t ring_position;  // where the page of the copy comes from; dsv4::kSharePages: no copy
+    int32_t copy;           // of a copy: its entry in the lists of pages
+    int32_t units_before;   // as above
+};
+
 // Entries of the full-to-swa mapping: those of the full slots that the request has for [begin_unit, end_unit).
 struct MapSegment {
     int32_t request;
@@ -44,6 +57,7 @@ constexpr int64_t kSegmentFields = 8;
 constexpr int64_t kUnitsBeforeField = 7;
 static_assert(sizeof(ReserveSegment) == kSegmentFields * sizeof(int32_t));
 static_assert(sizeof(ReleaseSegment) == kSegmentFields * sizeof(int32_t));
+static_assert(sizeof(ShareSegment) == kSegmentFields * sizeof(int32_t));
 static_assert(sizeof(MapSegment) == kSegmentFields * sizeof(int32_t));
 
 // The table already says which slots the units have (0: none); they are only reported.
@@ -54,6 +68,8 @@ constexpr int32_t kJoinPage = 1;
 constexpr int32_t kTakePages = 2;
 
 constexpr int32_t kKeepPage = -1;
+
+constexpr int32_t kSharePages = -1;
 
 // The entries become 0: the units have no swa slots any more.
 constexpr int32_t kMapNothing = 0;

@@ -12,6 +12,7 @@ from dsv4_npu_ops.cache import (
     OutCacheLoc,
     PoolExhausted,
     RequestTables,
+    SharedPrefix,
     VerifyStep,
 )
 from dsv4_npu_ops.graph_capture import graph_capture
@@ -42,6 +43,7 @@ __all__ = [
     "PoolExhausted",
     "RequestTables",
     "RopeCache",
+    "SharedPrefix",
     "VerifyStep",
     "__version__",
     "advance_step",

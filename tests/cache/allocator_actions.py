@@ -70,6 +70,17 @@ class AllocatorActions:
             if self.checked.alloc_decode(reqs, seqs) is not None:
                 self.committed.update(zip(reqs, seqs, strict=True))
 
+    def share(self):
+        """Starts some free rows on the committed prefixes of running requests."""
+        free = [req for req in range(MAX_REQUESTS) if req not in self.checked.running]
+        if self.checked.running and free:
+            targets = self.some(free)
+            sources = [self.checked.running[self.integer(0, len(self.checked.running) - 1)] for _ in targets]
+            prefixes = [self.committed[req] - self.integer(0, min(self.committed[req], 40)) for req in sources]
+            starts = self.checked.share_prefix(sources, targets, prefixes)
+            if starts is not None:
+                self.committed.update(zip(targets, starts, strict=True))
+
     def evict(self):
         if self.checked.running:
             reqs = self.some(self.checked.running)
@@ -101,7 +112,7 @@ class AllocatorActions:
         lengths = [self.checked.length(req) if req in self.checked.running else 0 for req in reqs]
         prefixes = [self.integer(max(-1, length - 150), min(length + 1, limit)) for length in lengths]
         seqs = [min(prefix + self.integer(-1, 300), limit + 1) for prefix in prefixes]
-        call = self.integer(0, 4)
+        call = self.integer(0, 5)
         if call == 0:
             self.checked.alloc_extend(reqs, prefixes, seqs)
         elif call == 1:
@@ -110,6 +121,8 @@ class AllocatorActions:
             self.checked.alloc_decode(reqs, seqs)
         elif call == 3:
             self.checked.evict(reqs, prefixes)
+        elif call == 4:
+            self.checked.share_prefix([self.integer(-1, MAX_REQUESTS) for _ in reqs], reqs, prefixes)
         else:
             self.checked.free(reqs)
         self.forget_what_is_gone()
@@ -118,7 +131,7 @@ class AllocatorActions:
         actions = (
             [self.extend] * 3
             + [self.reserve, self.accept, self.decode] * 3
-            + [self.evict, self.backup] * 2
+            + [self.evict, self.backup, self.share] * 2
             + [self.free, self.restore, self.discard, self.anything]
         )
         actions[self.integer(0, len(actions) - 1)]()

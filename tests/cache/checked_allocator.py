@@ -57,6 +57,18 @@ class CheckedAllocator:
             lambda: self.model.extend(reqs, [seq - 1 for seq in seqs], seqs, tail_only=False, may_start=False),
         )
 
+    def share_prefix(self, sources, targets, prefixes):
+        """Returns where the targets start, None when both sides refuse the call."""
+
+        def real():
+            shared = self.alloc.share_prefix(sources, targets, prefixes)
+            assert all(pages.dtype == torch.int32 for lists in shared.copies.values() for pages in lists)
+            copies = {pool: (pages.tolist(), own.tolist()) for pool, (pages, own) in shared.copies.items()}
+            return shared.starts, copies
+
+        got = self.call(real, lambda: self.model.share(sources, targets, prefixes))
+        return got[0] if got is not None else None
+
     def evict(self, reqs, lengths):
         self.call(lambda: self.alloc.evict(reqs, lengths), lambda: self.model.evict(reqs, lengths))
 
@@ -97,6 +109,9 @@ class CheckedAllocator:
             for pool, name in OUTPUTS.items():
                 assert getattr(got, name).dtype == torch.int32
                 assert getattr(got, name).tolist() == want[pool], name
+            self.check_writable(want)
+        elif isinstance(want, tuple):
+            assert got == want
         self.check()
         return got
 
@@ -121,8 +136,15 @@ class CheckedAllocator:
                     continue
                 raise AssertionError(f"request {req} should not be running")
 
+    def check_writable(self, slots):
+        """A step never gets slots of a page that other requests have as well."""
+        for pool in self.model.pools:
+            table = getattr(self.tables, pool).numpy() // self.layout.page_size
+            for page in {slot // self.layout.page_size for slot in slots[pool]} - {0}:
+                assert (table == page).any(axis=1).sum() == 1, f"page {page} of {pool} is shared and handed out"
+
     def check_pages(self, pool, available):
-        """Invariants 1 to 3 from the table alone: congruent slots, exclusive pages, none lost."""
+        """Invariants 1 to 3 from the table: congruent slots, pages exclusive or shared at one index, none lost."""
         table = getattr(self.tables, pool).numpy()
         state = (table.tobytes(), available)
         if self.checked.get(pool) == state:
@@ -138,8 +160,10 @@ class CheckedAllocator:
         wanted = pages[:, :, None] * size + np.arange(size)
         assert ((blocks == 0) | (blocks == wanted)).all(), f"congruence in {pool}"
         assert not blocks[pages == 0].any(), f"page 0 of {pool} was handed out"
-        owned = pages[pages > 0].tolist()
-        assert len(set(owned)) == len(owned), f"a page of {pool} has two owners"
+        owned, counts = np.unique(pages[pages > 0], return_counts=True)
+        for page, count in zip(owned[counts > 1].tolist(), counts[counts > 1].tolist(), strict=True):
+            assert self.model.owner_counts[pool][page] == count, f"page {page} of {pool} has {count} owners"
+            assert len(set(np.nonzero(pages == page)[1])) == 1, f"page {page} of {pool} is at two indices"
         assert len(owned) + available == self.layout.num_pages[pool], f"pages of {pool} were lost or made"
 
     def finish(self):

@@ -35,6 +35,7 @@ def state_machine(page_size):
         "reserve",
         "accept",
         "decode",
+        "share",
         "evict",
         "free",
         "backup",

@@ -1,6 +1,7 @@
 """Plain-Python model of the paged allocator: page ids in lists, tables as lists of rows, backups as snapshots."""
 
 POOLS = ("full", "swa", "c4", "c128", "c4_state", "c128_state")
+WINDOWED = ("swa", "c4_state", "c128_state")
 TOKENS_PER_UNIT = {"full": 1, "swa": 1, "c4": 4, "c128": 128, "c4_state": 1, "c128_state": 1}
 
 
@@ -22,6 +23,7 @@ class Request:
         self.serial = serial
         self.length = 0
         self.pages = {pool: {} for pool in POOLS}  # page index -> page id
+        self.received = {pool: set() for pool in POOLS}  # page indices that another request took
         self.gone = dict.fromkeys(POOLS, 0)  # units before this one were evicted
 
 
@@ -44,6 +46,7 @@ class AllocatorModel:
         self.snapshots = []
         self.started = 0
         self.takes = 0
+        self.owner_counts = {pool: {} for pool in self.pools}  # page id -> requests that own it
         self.taken_at = {pool: {} for pool in self.pools}  # page id -> when it was last taken
 
     def columns(self, pool):
@@ -86,10 +89,7 @@ class AllocatorModel:
         result = {pool: [] for pool in POOLS}
         for pool in self.pools:
             for req, page_index in wanted[pool]:
-                page = self.free_pages[pool].pop(0)
-                self.takes += 1
-                self.taken_at[pool][page] = self.takes
-                self.requests[req].pages[pool][page_index] = page
+                self.requests[req].pages[pool][page_index] = self.take(pool)
             for req, prefix, seq in zip(reqs, prefixes, seqs, strict=True):
                 row = self.rows[pool][req]
                 for unit in self.units_to_allocate(pool, prefix, seq, tail_only, swa_tail):
@@ -125,7 +125,12 @@ class AllocatorModel:
         if prefix == seq or req not in self.requests:
             return
         for pool in self.pools:
-            if pool in ("swa", "c4_state", "c128_state"):
+            u = TOKENS_PER_UNIT[pool]
+            for page_index in {unit // self.page_size for unit in range(prefix // u, seq // u)}:
+                page = self.requests[req].pages[pool].get(page_index)
+                if page is not None and self.owner_counts[pool][page] > 1:
+                    raise Rejected("writes a shared page")
+            if pool in WINDOWED:
                 reads = range(self.window_start(pool, prefix), prefix)
                 writes = self.units_to_allocate(pool, prefix, seq, tail_only, swa_tail)
                 if any(self.rows[pool][req][unit] == 0 for unit in reads):
@@ -142,20 +147,91 @@ class AllocatorModel:
         if any(req not in self.requests for req in reqs):
             raise Rejected("unknown request")
 
+    # Sharing
+
+    def shareable_len(self, source, prefix):
+        for start in range(prefix, 0, -1):
+            windows = {pool: self.window_start(pool, start) for pool in self.pools if pool in WINDOWED}
+            if all(all(self.rows[pool][source][begin:start]) for pool, begin in windows.items()):
+                return start
+        return 0
+
+    def share(self, sources, targets, prefixes):
+        """Returns (starts, dict pool -> (source pages, destination pages))."""
+        self.reject_unless_distinct(targets)
+        if not len(sources) == len(targets) == len(prefixes):
+            raise Rejected("sizes differ")
+        for source, target, prefix in zip(sources, targets, prefixes, strict=True):
+            if source not in self.requests or target in self.requests:
+                raise Rejected("not running, or running")
+            if not 0 <= prefix <= self.requests[source].length:
+                raise Rejected("prefix")
+        starts = [self.shareable_len(source, prefix) for source, prefix in zip(sources, prefixes, strict=True)]
+        size = self.page_size
+        for pool in self.pools:
+            needed = sum(start // TOKENS_PER_UNIT[pool] % size > 0 for start in starts)
+            if needed > len(self.free_pages[pool]):
+                raise Exhausted(pool, needed, len(self.free_pages[pool]))
+        copies = {pool: ([], []) for pool in self.pools}
+        for source, target, start in zip(sources, targets, starts, strict=True):
+            self.started += 1
+            self.requests[target] = Request(self.started)
+            self.requests[target].length = start
+            for pool in self.pools:
+                end = start // TOKENS_PER_UNIT[pool]
+                begin = self.window_start(pool, start) if pool in WINDOWED else 0
+                row, target_pages = self.rows[pool][target], self.requests[target].pages[pool]
+                source_pages = self.requests[source].pages[pool]
+                for page_index in range(begin // size, -(-end // size)):
+                    page = source_pages[page_index]
+                    if (page_index + 1) * size <= end:
+                        self.requests[target].received[pool].add(page_index)
+                        self.owner_counts[pool][page] += 1
+                    else:
+                        copies[pool][0].append(page)
+                        page = self.take(pool)
+                        copies[pool][1].append(page)
+                    target_pages[page_index] = page
+                    for unit in range(page_index * size, min((page_index + 1) * size, end)):
+                        row[unit] = page * size + unit % size
+            if self.full_to_swa is not None:
+                for unit in range(start - start % size, start):
+                    self.full_to_swa[self.rows["full"][target][unit]] = self.rows["swa"][target][unit]
+        return starts, copies
+
+    def take(self, pool):
+        page = self.free_pages[pool].pop(0)
+        self.takes += 1
+        self.taken_at[pool][page] = self.takes
+        self.owner_counts[pool][page] = 1
+        return page
+
     # Release
 
     def drop_page(self, pool, req, page_index):
-        """Takes a page from its request and returns its id."""
+        """Takes a page from its request and returns its id, or None while others own it."""
+        page = self.requests[req].pages[pool].pop(page_index)
+        self.requests[req].received[pool].discard(page_index)
+        self.owner_counts[pool][page] -= 1
+        lives_on = self.owner_counts[pool][page] > 0
         start = page_index * self.page_size
         for unit in range(start, min(start + self.page_size, len(self.rows[pool][req]))):
-            self.drop_slot(pool, req, unit)
-        return self.requests[req].pages[pool].pop(page_index)
+            self.drop_slot(pool, req, unit, unmap=not lives_on)
+        return None if lives_on else page
 
-    def drop_slot(self, pool, req, unit):
-        """Clears an entry of a table, and what the mapping says of it."""
-        if self.full_to_swa is not None and pool in ("full", "swa"):
+    def drop_slot(self, pool, req, unit, unmap=True):
+        """Clears an entry of a table, and for swa what the mapping says of it: swa goes before full."""
+        if self.full_to_swa is not None and pool == "swa" and unmap:
             self.full_to_swa[self.rows["full"][req][unit]] = 0
         self.rows[pool][req][unit] = 0
+
+    def free_page(self, pool, req, page_index):
+        page = self.drop_page(pool, req, page_index)
+        if page is not None:
+            self.free_pages[pool].append(page)
+
+    def swa_first(self):
+        return sorted(self.pools, key=lambda pool: pool != "swa")
 
     def evict(self, reqs, lengths):
         self.reject_unless_running(reqs)
@@ -167,18 +243,18 @@ class AllocatorModel:
         for req, length in zip(reqs, lengths, strict=True):
             request = self.requests[req]
             for pool in self.pools:
-                if pool in ("swa", "c4_state", "c128_state"):
+                if pool in WINDOWED:
                     request.gone[pool] = max(request.gone[pool], self.window_start(pool, length))
                     for page_index in sorted(request.pages[pool]):
                         if (page_index + 1) * self.page_size <= request.gone[pool]:
-                            self.free_pages[pool].append(self.drop_page(pool, req, page_index))
+                            self.free_page(pool, req, page_index)
 
     def free(self, reqs):
         self.reject_unless_running(reqs)
         for req in reqs:
-            for pool in self.pools:
+            for pool in self.swa_first():
                 for page_index in sorted(self.requests[req].pages[pool]):
-                    self.free_pages[pool].append(self.drop_page(pool, req, page_index))
+                    self.free_page(pool, req, page_index)
             del self.requests[req]
 
     # Backups: a snapshot says who owned what
@@ -200,10 +276,16 @@ class AllocatorModel:
     def restore(self):
         snapshot = self.snapshots.pop()
         returned = {pool: [] for pool in self.pools}
+        # What was shared since goes first; where that leaves no owner, the page is freed like any other.
+        for req, request in sorted(self.requests.items(), key=lambda item: item[1].serial):
+            if request.serial not in snapshot:
+                for pool in self.swa_first():
+                    for page_index in sorted(request.received[pool]):
+                        self.free_page(pool, req, page_index)
         for req in list(self.requests):
             request = self.requests[req]
             length, units_then = snapshot.get(request.serial, (None, None))
-            for pool in self.pools:
+            for pool in self.swa_first():
                 kept = units_then[pool] if units_then is not None else set()
                 row = self.rows[pool][req]
                 for unit, slot in enumerate(row):

@@ -26,3 +26,16 @@ def release_pages(tables, rings, segments, page_size):
             for page_index, unit in enumerate(range(begin, end, page_size)):
                 rings[pool][(ring_position + page_index) % len(rings[pool])] = row[unit] // page_size
         row[begin:end] = [0] * (end - begin)
+
+
+def share_pages(tables, rings, segments, num_copies, page_size):
+    """Writes into `tables` and returns the lists of pages to copy from and to."""
+    source_pages, destination_pages = [None] * num_copies, [None] * num_copies
+    for pool, request, begin, end, source, ring_position, copy, *_ in segments:
+        slots = tables[pool][source][begin:end]
+        if ring_position >= 0:
+            page = rings[pool][ring_position]
+            source_pages[copy], destination_pages[copy] = slots[0] // page_size, page
+            slots = [page * page_size + unit % page_size for unit in range(begin, end)]
+        tables[pool][request][begin:end] = slots
+    return source_pages, destination_pages

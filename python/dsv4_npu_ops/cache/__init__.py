@@ -5,6 +5,7 @@ from dsv4_npu_ops.cache.compress_metadata import CompressMetadata
 from dsv4_npu_ops.cache.draft_steps import DraftSteps
 from dsv4_npu_ops.cache.layout import POOLS, RAW_TOKENS_PER_SLOT, KVLayout
 from dsv4_npu_ops.cache.out_cache_loc import OutCacheLoc
+from dsv4_npu_ops.cache.shared_prefix import SharedPrefix
 from dsv4_npu_ops.cache.tables import RequestTables
 from dsv4_npu_ops.cache.verify_step import VerifyStep
 
@@ -21,5 +22,6 @@ __all__ = [
     "OutCacheLoc",
     "PoolExhausted",
     "RequestTables",
+    "SharedPrefix",
     "VerifyStep",
 ]

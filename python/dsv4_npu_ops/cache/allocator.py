@@ -8,10 +8,12 @@ from torch import Tensor
 
 from dsv4_npu_ops.cache.layout import POOLS, KVLayout
 from dsv4_npu_ops.cache.out_cache_loc import OutCacheLoc
+from dsv4_npu_ops.cache.shared_prefix import SharedPrefix
 from dsv4_npu_ops.cache.tables import RequestTables
 from dsv4_npu_ops.ops.map_full_to_swa import map_full_to_swa
 from dsv4_npu_ops.ops.release_pages import release_pages
 from dsv4_npu_ops.ops.reserve_extend import reserve_extend
+from dsv4_npu_ops.ops.share_pages import share_pages
 
 Integers = Sequence[int] | Tensor
 """Request ids or lengths: a list, or a 1-D integer tensor on the host."""
@@ -173,6 +175,64 @@ class KVAllocator:
             )
         )
 
+    def shareable_len(self, source: int, prefix_len: int) -> int:
+        """The longest start within ``prefix_len`` tokens that ``share_prefix`` can give: the largest length whose
+        sliding window and states, in whole pages, ``source`` still owns.
+
+        Args:
+            source: a running request.
+            prefix_len: raw tokens, at most the allocated length of ``source``.
+
+        Raises:
+            ValueError: the request is not running; a length out of range.
+
+        Source: docs/spec.md, shared prefixes.
+        """
+        return self._ledger.shareable_len(
+            host_integer("shareable_len", "source", source), host_integer("shareable_len", "prefix_len", prefix_len)
+        )
+
+    def share_prefix(self, sources: Integers, targets: Integers, prefix_lens: Integers) -> SharedPrefix:
+        """Starts each target on the cached prefix of a running request.
+
+        Whole pages of the prefix (in swa and the state pools: of the window behind it) belong to both requests from
+        then on, at the same page index; a page goes back to its pool when its last owner leaves. The page that the
+        prefix ends in is copied: the target gets a new page and the result lists both. A shared page is never
+        written: an extend from a prefix inside one is refused, for source and target alike.
+
+        A target starts at ``shareable_len(source, prefix_len)``, which may be 0: it then owns nothing. Its allocated
+        length is its start, and its next step has that prefix. ``restore_state`` of an earlier backup ends it.
+
+        Args:
+            sources: running requests, one a target; a request may be named several times.
+            targets: free rows, each once.
+            prefix_lens: raw tokens to share, at most the source's allocated length; all of them final in the cache
+                (committed), since they are not written again.
+
+        Raises:
+            PoolExhausted: a pool has too few pages for the copies.
+            ValueError: a source that is not running, a target that is, an id out of range or a target named twice, a
+                length out of range.
+
+        Source: docs/spec.md, shared prefixes.
+        """
+        work, num_mapped, num_copies, starts, shortage = self._ledger.share_prefix(
+            host_integers("share_prefix", "sources", sources),
+            host_integers("share_prefix", "targets", targets),
+            host_integers("share_prefix", "prefix_lens", prefix_lens),
+        )
+        raise_if_exhausted(shortage)
+        segments, map_segments = self._on_device(work, num_mapped)
+        pages = share_pages(self.tables, self._free_pages, segments, self._num_pages, sum(num_copies))
+        self._map(map_segments)
+        self._ledger.commit_sharing()
+        copies, first = {}, 0
+        for pool, count in zip(POOLS, num_copies, strict=True):
+            if self.layout.has_pool(pool):
+                copies[pool] = (pages[0][first : first + count], pages[1][first : first + count])
+            first += count
+        return SharedPrefix(starts, copies)
+
     def evict(self, reqs: Integers, committed_lens: Integers) -> None:
         """Frees the whole pages of swa, c4_state and c128_state that lie before the windows of ``committed_lens``.
 
@@ -261,9 +321,7 @@ class KVAllocator:
 
     def _reserve(self, decision: tuple[Tensor, int, list[int], list[int]]) -> OutCacheLoc:
         work, num_mapped, num_slots, shortage = decision
-        if shortage:
-            pool, needed_pages, free_pages = shortage
-            raise PoolExhausted(POOLS[pool], needed_pages, free_pages)
+        raise_if_exhausted(shortage)
         segments, map_segments = self._on_device(work, num_mapped)
         slots = reserve_extend(self.tables, self._free_pages, segments, self._num_pages, num_slots)
         self._map(map_segments)
@@ -299,6 +357,13 @@ class KVAllocator:
             return work, None
         split = work.shape[0] - num_mapped
         return work[:split], work[split:]
+
+
+def raise_if_exhausted(shortage: list[int]) -> None:
+    """shortage: [pool, pages needed, pages free], or [] when every pool has enough."""
+    if shortage:
+        pool, needed_pages, free_pages = shortage
+        raise PoolExhausted(POOLS[pool], needed_pages, free_pages)
 
 
 def host_integer(op: str, name: str, value: int) -> int:

@@ -16,6 +16,7 @@ from dsv4_npu_ops.ops.release_pages import release_pages
 from dsv4_npu_ops.ops.reserve_extend import reserve_extend
 from dsv4_npu_ops.ops.rope_gather import rope_gather
 from dsv4_npu_ops.ops.rope_tables import build_rope_tables
+from dsv4_npu_ops.ops.share_pages import share_pages
 from dsv4_npu_ops.ops.verify_bundle import flatten_verify_bundle
 from dsv4_npu_ops.ops.verify_step import build_verify_step
 from dsv4_npu_ops.ops.write_req_tables import write_req_tables
@@ -36,5 +37,6 @@ __all__ = [
     "release_pages",
     "reserve_extend",
     "rope_gather",
+    "share_pages",
     "write_req_tables",
 ]

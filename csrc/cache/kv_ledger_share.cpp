@@ -1,0 +1,162 @@
+// The half of KVLedger that starts requests on the pages of others.
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "cache/kv_ledger.h"
+
+namespace dsv4 {
+namespace {
+
+// The longest length up to `length` whose step reads nothing from a windowed pool, because its window starts right there.
+int64_t empty_window_at_most(int64_t length, int32_t pool, int64_t sliding_window, int32_t page_shift) {
+    const int64_t page_units = int64_t{1} << page_shift;
+    if (pool == kC4State || (pool == kSwa && sliding_window > 1)) {
+        return 0;
+    }
+    const int64_t step = pool == kSwa ? page_units : std::max(page_units, kRatioC128);
+    return length / step * step;
+}
+
+}  // namespace
+
+int64_t KVLedger::shareable_len(int64_t source, int64_t prefix_len) const {
+    check_source("shareable_len", "source", source);
+    TORCH_CHECK_VALUE(prefix_len >= 0 && prefix_len <= states_[source].allocated_len, "shareable_len: prefix_len is ",
+                      prefix_len, ", expected 0 <= prefix_len <= ", states_[source].allocated_len,
+                      ", the allocated length of request ", source);
+    // What suits one pool may be too long for the next; lengths only go down.
+    int64_t length = prefix_len;
+    int64_t before = length + 1;
+    while (length < before) {
+        before = length;
+        for (int32_t pool = 0; pool < kNumPools; ++pool) {
+            if (is_windowed_pool(pool) && geometry_.pool_exists[pool]) {
+                length = largest_start(pool, source, length);
+            }
+        }
+    }
+    return length;
+}
+
+int64_t KVLedger::largest_start(int32_t pool, int64_t source, int64_t length) const {
+    const UnitRuns& owned = states_[source].owned[pool];
+    const int64_t shortest = empty_window_at_most(length, pool, geometry_.sliding_window, geometry_.page_shift);
+    while (length > shortest) {
+        const UnitRange run = owned.last_before(length);
+        const int64_t candidate = std::min(length, run.end);
+        if (candidate > shortest &&
+            window_start(candidate, pool, geometry_.sliding_window, geometry_.page_shift) >= run.begin) {
+            return candidate;
+        }
+        // A shorter length in this run needs no less of what lies before it.
+        length = run.begin;
+    }
+    return shortest;
+}
+
+KVLedger::Sharing KVLedger::share_prefix(const IntList& sources, const IntList& targets, const IntList& prefix_lens) {
+    check_requests("share_prefix", "targets", targets);
+    check_same_size("share_prefix", "sources", sources, "targets", targets);
+    check_same_size("share_prefix", "prefix_lens", prefix_lens, "targets", targets);
+    Sharing sharing;
+    for (size_t i = 0; i < targets.size(); ++i) {
+        check_share_row(i, sources[i], targets[i], prefix_lens[i]);
+        sharing.starts.push_back(shareable_len(sources[i], prefix_lens[i]));
+    }
+    std::array<FreeQueue, kNumPools> queues = queues_;
+    for (int32_t pool = 0; pool < kNumPools; ++pool) {
+        for (size_t i = 0; i < targets.size() && geometry_.pool_exists[pool]; ++i) {
+            plan_sharing(pool, sources[i], targets[i], sharing.starts[i], sharing, queues[pool]);
+        }
+        if (queues[pool].available() < 0) {
+            return Sharing{{}, {}, {}, 0, {}, pool, sharing.num_copies[pool]};
+        }
+    }
+    pending_sharing_ = PendingSharing{sharing.segments, queues, targets, sharing.starts};
+    return sharing;
+}
+
+void KVLedger::check_source(const char* op, const char* name, int64_t source) const {
+    TORCH_CHECK_VALUE(source >= 0 && source < geometry_.max_requests, op, ": ", name, " is ", source,
+                      ", expected 0 <= request < ", geometry_.max_requests, " (max_requests)");
+    TORCH_CHECK_VALUE(states_[source].live, op, ": ", name, " is ", source,
+                      ", which was never started or has been freed, expected a running request");
+}
+
+void KVLedger::check_share_row(size_t index, int64_t source, int64_t target, int64_t prefix_len) const {
+    check_source("share_prefix", ("sources[" + std::to_string(index) + "]").c_str(), source);
+    TORCH_CHECK_VALUE(!states_[target].live, "share_prefix: targets[", index, "] is ", target,
+                      ", which is running, expected a free row");
+    TORCH_CHECK_VALUE(prefix_len >= 0 && prefix_len <= states_[source].allocated_len, "share_prefix: prefix_lens[",
+                      index, "] is ", prefix_len, ", expected 0 <= prefix <= ", states_[source].allocated_len,
+                      ", the allocated length of request ", source);
+}
+
+// Whole pages are shared. The target will write on in the page that its start lies in, and so, perhaps, will the source:
+// that one is copied.
+void KVLedger::plan_sharing(int32_t pool, int64_t source, int64_t target, int64_t length, Sharing& sharing,
+                            FreeQueue& queue) const {
+    const int64_t end = units_in(length, pool);
+    const int64_t begin =
+        is_windowed_pool(pool) ? window_start(length, pool, geometry_.sliding_window, geometry_.page_shift) : 0;
+    const int64_t whole_end = page_start(end, geometry_.page_shift);
+    const auto append = [&](int64_t first, int64_t last, int64_t ring_position, int64_t copy) {
+        sharing.segments.push_back(ShareSegment{pool, static_cast<int32_t>(target), static_cast<int32_t>(first),
+                                                static_cast<int32_t>(last), static_cast<int32_t>(source),
+                                                static_cast<int32_t>(ring_position), static_cast<int32_t>(copy), 0});
+    };
+    if (begin < whole_end) {
+        append(begin, whole_end, kSharePages, 0);
+    }
+    if (whole_end < end) {
+        append(whole_end, end, queue.take(1), sharing.total_copies++);
+        ++sharing.num_copies[pool];
+        if (geometry_.maps_full_to_swa && pool == kSwa) {
+            sharing.map_segments.push_back(MapSegment{static_cast<int32_t>(target), static_cast<int32_t>(whole_end),
+                                                      static_cast<int32_t>(end), kMapTable, {}, 0});
+        }
+    }
+}
+
+void KVLedger::commit_sharing() {
+    using Kind = JournalEntry::Kind;
+    const PendingSharing sharing = std::exchange(pending_sharing_, {});
+    queues_ = sharing.queues;
+    for (size_t i = 0; i < sharing.targets.size(); ++i) {
+        start(sharing.targets[i], sharing.starts[i]);
+    }
+    for (const ShareSegment& segment : sharing.segments) {
+        RequestState& state = states_[segment.request];
+        const UnitRange units{segment.begin_unit, segment.end_unit};
+        const bool shares = segment.ring_position == kSharePages;
+        state.owned[segment.pool].add(units);
+        if (shares) {
+            share_pages(segment);
+        }
+        if (journal_.recording()) {
+            journal_.record(JournalEntry{shares ? Kind::kShared : Kind::kAllocated, segment.request,
+                                         state.incarnation, 0, segment.pool, units});
+        }
+    }
+}
+
+void KVLedger::share_pages(const ShareSegment& segment) {
+    SharedPages& of_source = states_[segment.source].shared[segment.pool];
+    SharedPages& of_target = states_[segment.request].shared[segment.pool];
+    const int64_t end_page = page_of(segment.end_unit, geometry_.page_shift);
+    for (int64_t page = page_of(segment.begin_unit, geometry_.page_shift); page < end_page; ++page) {
+        const auto found = of_source.from(page);
+        const bool was_shared = found != of_source.end() && found->page == page;
+        const int32_t record = was_shared ? found->record : owners_.open();
+        if (!was_shared) {
+            of_source.add(SharedPage{page, record});
+        }
+        owners_.add_owner(record);
+        of_target.add(SharedPage{page, record});
+    }
+}
+
+}  // namespace dsv4

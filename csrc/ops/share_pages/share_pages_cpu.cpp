@@ -1,0 +1,86 @@
+#include <torch/library.h>
+
+#include <cstring>
+#include <utility>
+
+#include "ops/share_pages/share_pages.h"
+
+namespace dsv4 {
+namespace {
+
+constexpr const char* kExpected[] = {"", "0 <= pool < 6", "two different rows of the request tables",
+                                     "a non-empty interval of the table's columns",
+                                     "ring position -1, or the start of one page, a position in the ring and an entry "
+                                     "of the lists of pages"};
+
+// tables: [max_requests, row_elems] of each pool; pages: [num_copies].
+struct SharePointers {
+    std::array<int32_t*, kNumPools> tables;
+    const int32_t* free_pages;
+    int32_t* source_pages;
+    int32_t* destination_pages;
+};
+
+void check_segment(const ShareSegment& s, int64_t index, const SharePointers& data, const SharePagesParams& p) {
+    const int32_t fault = share_fault(s, p);
+    TORCH_CHECK_VALUE(fault == kShareValid, "share_pages: segments[", index, "] is pool ", s.pool, ", request ",
+                      s.request, ", units [", s.begin_unit, ", ", s.end_unit, "), source ", s.source,
+                      ", ring position ", s.ring_position, ", copy ", s.copy, ", expected ", kExpected[fault]);
+    for (int64_t unit = s.begin_unit; unit < s.end_unit; unit = next_page_start(unit, p.page_shift)) {
+        const int32_t slot = data.tables[s.pool][source_offset_elems(s, unit, p)];
+        TORCH_CHECK_VALUE(page_of(slot, p.page_shift) > 0, "share_pages: ", kTableNames[s.pool], "[", s.source, ", ",
+                          unit, "] is ", slot,
+                          ", expected the slot of a page that the request owns (did something else write it?)");
+    }
+}
+
+void share_segment(const ShareSegment& s, const SharePointers& data, const SharePagesParams& p) {
+    const int32_t* from = data.tables[s.pool] + source_offset_elems(s, s.begin_unit, p);
+    int32_t* to = data.tables[s.pool] + target_offset_elems(s, s.begin_unit, p);
+    const int32_t units = s.end_unit - s.begin_unit;
+    if (!is_copy(s)) {
+        std::memcpy(to, from, units * sizeof(int32_t));
+        return;
+    }
+    const int32_t page = data.free_pages[copy_page_offset_elems(s, p)];
+    data.source_pages[s.copy] = static_cast<int32_t>(page_of(from[0], p.page_shift));
+    data.destination_pages[s.copy] = page;
+    const int32_t first_slot = static_cast<int32_t>(slot_of(page, s.begin_unit, p.page_shift));
+    for (int32_t i = 0; i < units; ++i) {
+        to[i] = first_slot + i;
+    }
+}
+
+std::tuple<at::Tensor, at::Tensor> share_pages_cpu(
+    const at::Tensor& full_table, const at::Tensor& swa_table, const at::Tensor& c4_table, const at::Tensor& c128_table,
+    const at::Tensor& c4_state_table, const at::Tensor& c128_state_table, const at::Tensor& free_pages,
+    const at::Tensor& segments, at::IntArrayRef num_pages, int64_t num_copies, int64_t page_size) {
+    const PoolTables tables{{full_table, swa_table, c4_table, c128_table, c4_state_table, c128_state_table}};
+    const SharePagesParams p = check_share_pages(tables, free_pages, segments, num_pages, num_copies, page_size);
+    CopiedPages pages = empty_copied_pages(tables, num_copies);
+    SharePointers data{{},
+                       free_pages.const_data_ptr<int32_t>(),
+                       pages.source.mutable_data_ptr<int32_t>(),
+                       pages.destination.mutable_data_ptr<int32_t>()};
+    for (int32_t pool = 0; pool < kNumPools; ++pool) {
+        data.tables[pool] = tables[pool].mutable_data_ptr<int32_t>();
+    }
+    const auto* list = reinterpret_cast<const ShareSegment*>(segments.const_data_ptr<int32_t>());
+    int64_t units_before = 0;
+    for (int32_t i = 0; i < p.num_segments; ++i) {
+        TORCH_CHECK_VALUE(list[i].units_before == units_before, "share_pages: segments[", i, "] says that ",
+                          list[i].units_before, " units come before it, expected ", units_before);
+        units_before += list[i].end_unit - list[i].begin_unit;
+        check_segment(list[i], i, data, p);
+    }
+    for (int32_t i = 0; i < p.num_segments; ++i) {
+        share_segment(list[i], data, p);
+    }
+    return {std::move(pages.source), std::move(pages.destination)};
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(dsv4_npu_ops, CPU, m) { m.impl("share_pages", &share_pages_cpu); }
+
+}  // namespace dsv4

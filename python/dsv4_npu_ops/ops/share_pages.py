@@ -1,0 +1,58 @@
+"""Starting requests on the pages of others: wrapper and fake kernel of ``torch.ops.dsv4_npu_ops.share_pages``."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from dsv4_npu_ops.cache.tables import RequestTables
+
+
+def share_pages(
+    tables: RequestTables, free_pages: Tensor, segments: Tensor, num_pages: Sequence[int], num_copies: int
+) -> tuple[Tensor, Tensor]:
+    """Gives rows the slots of other rows, or a page of their own where the content is to be copied, in one launch.
+
+    ``KVAllocator.share_prefix`` is what engines call; this op is its device half.
+
+    Args:
+        tables: request tables, int32; the entries of the intervals are written in the rows that get slots.
+        free_pages: int32 ``[sum(num_pages)]`` page ids on the tables' device, the pools' rings one after another in
+            table order. Only read.
+        segments: int32 ``[S, 8]`` on the tables' device, one interval of one pool a row:
+            ``(pool, request, begin_unit, end_unit, source, ring_position, copy, units_before)``. Ring position -1
+            copies the entries of row ``source``; another one gives ``request`` that page for the interval, which
+            starts a page and lies in it, and lists both pages at entry ``copy``.
+        num_pages: entries of each pool's ring, in table order.
+        num_copies: entries of the lists; the segments fill all of them.
+
+    Returns:
+        int32 ``[num_copies]`` pages to copy from and to.
+
+    Raises:
+        ValueError: wrong dtype, shape or device, or (on a CPU) a segment outside tables, rings or lists, or a page
+            that the source's row does not hold; nothing was written.
+
+    Source: docs/spec.md, shared prefixes.
+    """
+    return torch.ops.dsv4_npu_ops.share_pages(
+        *tables.in_order(), free_pages, segments, num_pages, num_copies, tables.page_size
+    )
+
+
+@torch.library.register_fake("dsv4_npu_ops::share_pages")
+def _(
+    full_table: Tensor,
+    swa_table: Tensor,
+    c4_table: Tensor,
+    c128_table: Tensor,
+    c4_state_table: Tensor,
+    c128_state_table: Tensor,
+    free_pages: Tensor,
+    segments: Tensor,
+    num_pages: Sequence[int],
+    num_copies: int,
+    page_size: int,
+) -> tuple[Tensor, Tensor]:
+    pages = full_table.new_empty((num_copies,), dtype=torch.int32)
+    return pages, torch.empty_like(pages)
