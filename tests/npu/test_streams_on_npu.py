@@ -1,0 +1,46 @@
+"""The ops on streams: memory that another stream still reads, and torch_npu's sanitizer."""
+
+import pytest
+import torch
+
+
+@pytest.mark.parametrize("recorded", [True, False], ids=["recorded", "not-recorded"])
+def test_record_stream_keeps_the_memory_of_an_argument(sim, ops, recorded):
+    side = torch.npu.Stream()
+    table = torch.arange(40, dtype=torch.float32).view(10, 4)
+    on_npu, positions = table.to("npu"), torch.tensor([7, 2]).to("npu")
+    side.wait_stream(torch.npu.current_stream())
+    with torch.npu.stream(side):
+        rows, _ = ops.rope_gather(on_npu, on_npu, positions)
+    if recorded:
+        positions.record_stream(side)
+    address = positions.data_ptr()
+    del positions
+    # The side stream has not run yet: reused memory gives the gather other positions.
+    other = torch.tensor([0, 1]).to("npu")
+    assert (other.data_ptr() != address) is recorded
+    with torch.npu.stream(side):
+        assert torch.equal(rows.cpu(), table[[7, 2] if recorded else [0, 1]])
+
+
+def test_the_sanitizer_sees_a_missing_wait(run_process):
+    done = run_process(
+        """
+        import dsv4_npu_ops
+        torch.ops.load_library(str(npu_sim.build_dir() / "project_ops" / "libdsv4_npu.so"))
+        side = torch.npu.Stream()
+        table, positions = torch.ones(4, 2).to("npu"), torch.zeros(3, dtype=torch.int64).to("npu")
+        side.wait_stream(torch.npu.current_stream())
+        with torch.npu.stream(side):
+            rows = dsv4_npu_ops.rope_gather(table, table, positions)
+        print("ordered", flush=True)
+        try:
+            dsv4_npu_ops.rope_gather(table, table, positions, out=rows)
+            print("missed")
+        except Exception as error:
+            print(type(error).__name__)
+        """,
+        TORCH_NPU_SANITIZER="1",
+    )
+    assert done.stdout.splitlines() == ["ordered", "CUDASanitizerErrors"], done.stderr
+    assert "dsv4_npu_ops::rope_gather.out" in done.stderr
