@@ -112,3 +112,6 @@ def test_pages_keep_their_types():
     assert decode_pages(encode_pages(pages)) == pages
     with pytest.raises(ComponentMismatch, match="expected types among swa"):
         decode_pages({"mamba": []})
+    for ids in ("12", [1, "2"], [True], None):
+        with pytest.raises(ComponentMismatch, match="component swa: expected a list of page ids"):
+            decode_pages({"swa": ids})

@@ -1,4 +1,5 @@
-"""A prefill worker in a process of its own: prints its port, then serves one decode worker after another.
+"""A prefill worker in a process of its own: prints its port, then serves one decode worker after another and prints why
+it lost one, and the pages that its requests still own then.
 
 With an argument N it kills itself in its first transfer after N of its copies.
 """
@@ -27,7 +28,8 @@ class DyingEngine(MooncakeEngine):
 
 
 def main() -> None:
-    worker = PrefillWorker(make_runner(make_models()), DyingEngine() if sys.argv[1:] else MooncakeEngine())
+    runner = make_runner(make_models())
+    worker = PrefillWorker(runner, DyingEngine() if sys.argv[1:] else MooncakeEngine())
     with socket.create_server(("127.0.0.1", 0)) as listener:
         print(listener.getsockname()[1], flush=True)
         while True:
@@ -35,7 +37,9 @@ def main() -> None:
             try:
                 worker.serve(connection)
             except (ComponentMismatch, TransferFailed) as error:
-                print(f"{type(error).__name__}: {error}", flush=True)
+                available = runner.allocator.available_pages
+                owned = sum(pages - available(pool) for pool, pages in runner.tables.layout.num_pages.items())
+                print(f"{type(error).__name__}: {error}; {owned} pages owned", flush=True)
 
 
 if __name__ == "__main__":

@@ -199,7 +199,7 @@ def test_a_receiver_that_is_lost_costs_the_sender_nothing(models, prompts, alone
         with pytest.raises(TransferFailed, match=r"closed|broke"):
             channel.receive(30)
         channel.close()
-        assert re.match(r"TransferFailed: .* to 127\.0\.0\.1:1 returned -1", process.next_line())
+        assert re.match(r"TransferFailed: .* to 127\.0\.0\.1:1 returned -1, .*; 0 pages owned$", process.next_line())
     assert worker(make_runner(models), address).generate(prompts, NEW_TOKENS, DRAFT_TOKENS, CHUNK)[0] == alone
 
 

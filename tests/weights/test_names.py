@@ -1,4 +1,4 @@
-"""Names of the MTP layer's weights: what each means, both directions, and what is reported."""
+"""Names of the MTP layer's weights: case 27 of the contract, both directions, and what is reported."""
 
 import pytest
 from hypothesis import given

@@ -137,13 +137,18 @@ def encode_pages(pages: Payload) -> dict[str, list[int]]:
     return {kind.value: list(ids) for kind, ids in pages.items()}
 
 
-def decode_pages(field: Mapping[str, list[int]]) -> dict[StateType, list[int]]:
+def decode_pages(field: Mapping[str, object]) -> dict[StateType, list[int]]:
     """The inverse of ``encode_pages``.
 
     Raises:
-        ComponentMismatch: an unknown type.
+        ComponentMismatch: an unknown type, or something else than a list of page ids.
     """
-    return {state_type(name): ids for name, ids in field.items()}
+    pages: dict[StateType, list[int]] = {}
+    for name, ids in field.items():
+        if not isinstance(ids, list) or not all(type(page) is int for page in ids):
+            raise ComponentMismatch(f"component {name}: expected a list of page ids, got {ids!r}")
+        pages[state_type(name)] = ids
+    return pages
 
 
 def encode_tensor(tensor: Tensor) -> dict[str, object]:
