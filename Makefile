@@ -6,7 +6,7 @@ PY = $(VENV)/bin/python
 PYTEST = $(PY) -m pytest -n auto --maxprocesses 8
 export TOKENIZERS_PARALLELISM = false
 
-.PHONY: demo test test-cpu test-ascend-sim bench bench-sim fuzz soak mutation typecheck lint build build-sim setup wheel clean
+.PHONY: demo test test-cpu test-ascend-sim bench bench-sim fuzz soak mutation typecheck clang lint build build-sim setup wheel clean
 
 setup: $(VENV)/.ready
 
@@ -64,6 +64,10 @@ typecheck: setup
 	PATH="$(abspath $(VENV))/bin:$$PATH" cmake -S . -B build/typecheck -G Ninja \
 		-DPython_EXECUTABLE=$(abspath $(PY)) -DDSV4_CANN_HOME=$(CANN_HOME)
 	PATH="$(abspath $(VENV))/bin:$$PATH" cmake --build build/typecheck --target typecheck_kernels
+
+# The kernels and the device simulator with clang++, without warnings; says so and succeeds where there is no clang++.
+clang: build
+	PATH="$(abspath $(VENV))/bin:$$PATH" cmake --build build/cmake --target clang_kernels
 
 wheel: setup
 	PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .

@@ -102,9 +102,9 @@ def test_reserve_extend_of_many_segments(device):
     segments, num_slots = [], [0] * 6
     for pool in range(6):
         for request in range(REQUESTS):
-            row = state.tables.in_order()[pool][request]
-            row[:] = torch.arange(64, 64 + COLUMNS, dtype=torch.int32)
+            row = torch.arange(64, 64 + COLUMNS, dtype=torch.int32)
             row[2::4] = row[3::4] = POISON
+            state.tables.in_order()[pool][request] = row.to(device)
             for page in range(COLUMNS // 4):
                 unit, take = 4 * page, (page + request) % 2 == 1
                 kinds = [(0, 4, oracle.TAKE)] if take else [(0, 2, oracle.KEEP), (2, 4, oracle.JOIN)]

@@ -63,8 +63,9 @@ class ReserveExtend {
 
     // Works on pieces from `unit` of the whole list on; returns the first unit that is left.
     __aicore__ inline int64_t batch(int64_t unit, int64_t end) {
+        // MTE3 has written the last batch, for which it waited for V. V makes the next slots after S has waited for the
+        // fetching, and so for MTE3.
         order<HardEvent::MTE3_MTE2>();
-        order<HardEvent::V_MTE2>();
         order<HardEvent::S_MTE2>();
         uint32_t used = 0;
         num_pieces_ = 0;
@@ -73,14 +74,16 @@ class ReserveExtend {
             const int32_t begin = segment.begin_unit + static_cast<int32_t>(unit - segment.units_before);
             const int32_t left = min_of<int32_t>(segment.end_unit - begin, static_cast<int32_t>(end - unit));
             const int32_t fault = segment_fault(segment, p_);
-            const int32_t units = fault == kSegmentValid ? min_of(left, piece_units(segment, begin, p_)) : left;
-            if (fault != kSegmentValid) {
-                errors_.report(fault, cursor_.index(), segment.request);
-            } else if (used + units > kReserveBatchUnits) {
-                break;
-            } else {
+            int32_t units = left;
+            if (fault == kSegmentValid) {
+                units = min_of(left, piece_units(segment, begin, p_));
+                if (used + units > kReserveBatchUnits) {
+                    break;
+                }
                 pieces_[num_pieces_++] = Piece{segment, begin, units, used};
                 used += round_up<uint32_t>(units, kUbBlockBytes / sizeof(int32_t));
+            } else {
+                errors_.report(fault, cursor_.index(), segment.request);
             }
             unit += units;
             if (begin + units == segment.end_unit) {
@@ -114,8 +117,6 @@ class ReserveExtend {
     }
 
     __aicore__ inline void make_slots() {
-        order<HardEvent::MTE3_V>();
-        order<HardEvent::MTE2_V>();
         for (uint32_t i = 0; i < num_pieces_; ++i) {
             const Piece& piece = pieces_[i];
             const ReserveSegment& s = piece.segment;

@@ -106,7 +106,9 @@ class RopeGather {
         for (uint32_t row = 1; row <= rows; ++row) {
             const int64_t position = row < rows ? static_cast<int64_t>(positions.GetValue(row)) : -1;
             const int64_t run_rows = row - run_begin;
-            if (row < rows && position == run_position + run_rows && rope_position_valid(position, p_)) {
+            // A run is all inside the table or all outside.
+            if (row < rows && position == run_position + run_rows &&
+                rope_position_valid(position, p_) == rope_position_valid(run_position, p_)) {
                 continue;
             }
             if (rope_position_valid(run_position, p_)) {
