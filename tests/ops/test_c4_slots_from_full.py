@@ -94,6 +94,7 @@ def test_the_number_of_groups_is_needed_off_the_host():
         dsv4_npu_ops.c4_slots_from_full(torch.zeros(4, dtype=torch.int32, device="meta"))
 
 
+@pytest.mark.one_variant
 def test_opcheck():
     ops = torch.ops.dsv4_npu_ops.c4_slots_from_full
     torch.library.opcheck(ops.default, (int32([131, -1, 0, 135]), 3))

@@ -177,6 +177,7 @@ def test_wrong_count_of_units_before_writes_nothing():
     assert torch.all(mapping == POISON)
 
 
+@pytest.mark.one_variant
 def test_opcheck():
     tables, mapping = make(8, 9, lambda ids: ids, "cpu", columns=24)
     torch.library.opcheck(

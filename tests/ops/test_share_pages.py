@@ -162,6 +162,7 @@ def test_bad_arguments(bad, message):
     assert f"share_pages: {message}" in str(error.value)
 
 
+@pytest.mark.one_variant
 def test_opcheck():
     tables, _, free_pages = make(8, "cpu")
     segments = work_list([[0, 2, 0, 8, 0, -1, 0], [0, 2, 8, 11, 0, 3, 0]], "cpu")
