@@ -97,3 +97,15 @@ def test_restore_unmaps_what_it_takes_back():
     assert not torch.equal(alloc.full_to_swa, before)
     alloc.restore_state(backup)
     assert torch.equal(alloc.full_to_swa, before)
+
+
+@pytest.mark.cpu_only
+def test_a_release_that_fails_leaves_the_mapping():
+    alloc, tables = make(page_size=16, window=16, max_context_len=128, pages=20, full_to_swa=True)
+    alloc.alloc_extend([0], [0], [40])
+    before = alloc.full_to_swa.clone()
+    tables.c4[0, 0] = 0
+    with pytest.raises(ValueError, match="did something else write it"):
+        alloc.free([0])
+    assert torch.equal(alloc.full_to_swa, before)
+    assert alloc.allocated_len(0) == 40

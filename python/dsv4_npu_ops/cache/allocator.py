@@ -10,7 +10,7 @@ from dsv4_npu_ops.cache.layout import POOLS, KVLayout
 from dsv4_npu_ops.cache.out_cache_loc import OutCacheLoc
 from dsv4_npu_ops.cache.shared_prefix import SharedPrefix
 from dsv4_npu_ops.cache.tables import RequestTables
-from dsv4_npu_ops.ops.map_full_to_swa import map_full_to_swa
+from dsv4_npu_ops.ops.map_full_to_swa import MAP_SOURCE_FIELD, MAP_TABLE, map_full_to_swa
 from dsv4_npu_ops.ops.release_pages import release_pages
 from dsv4_npu_ops.ops.reserve_extend import reserve_extend
 from dsv4_npu_ops.ops.share_pages import share_pages
@@ -332,14 +332,19 @@ class KVAllocator:
         work, num_mapped = decision
         if not work.shape[0]:
             return
+        unmapped = None
         try:
             segments, map_segments = self._on_device(work, num_mapped)
             # First: it reads the full slots that the release may clear.
             self._map(map_segments)
+            unmapped = map_segments
             release_pages(self.tables, self._free_pages, segments, self._num_pages)
         except BaseException:
-            # All or nothing: the books must say what the tables say.
+            # All or nothing: books and mapping must say what the tables say.
             self._ledger.undo_release()
+            if unmapped is not None:
+                unmapped[:, MAP_SOURCE_FIELD] = MAP_TABLE
+                self._map(unmapped)
             raise
 
     def _map(self, map_segments: Tensor | None) -> None:

@@ -5,6 +5,12 @@ from torch import Tensor
 
 from dsv4_npu_ops.cache.tables import RequestTables
 
+MAP_SOURCE_FIELD = 3
+"""Field of a segment that says what the entries become."""
+
+MAP_TABLE = 1
+"""Its value for what the swa table holds."""
+
 
 def map_full_to_swa(tables: RequestTables, segments: Tensor, full_to_swa: Tensor) -> None:
     """Sets or clears the mapping entries of intervals of tokens, in one launch.
