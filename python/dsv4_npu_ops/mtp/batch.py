@@ -115,8 +115,10 @@ class StepBuilder:
         return torch.tensor(values, dtype=torch.int32).to(self._model_device)
 
     def _columns(self, *columns: list[int]) -> tuple[Tensor, ...]:
-        """int32 host values as vectors on the layout's device, brought there by one copy."""
-        return torch.tensor(columns, dtype=torch.int32).to(self._layout.device).unbind()
+        """int32 host values as vectors on the layout's device, brought there by one copy that nobody waits for."""
+        device = torch.device(self._layout.device)
+        values = torch.tensor(columns, dtype=torch.int32, pin_memory=device.type != "cpu")
+        return values.to(device, non_blocking=True).unbind()
 
     def _rows(self, batch: Batch) -> tuple[Tensor, Tensor, int | Tensor]:
         """Request indices, committed lengths and widths as the ops take them."""
