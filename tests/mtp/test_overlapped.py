@@ -40,7 +40,7 @@ def script_of(prompts, texts, choose=mixed):
 
 
 @given(data=st.data())
-@settings(max_examples=12)
+@settings(max_examples=8)
 def test_tokens_equal_transformers_in_random_batches(small_model, served, data):
     prompts, texts = served
     count = len(prompts)
@@ -116,7 +116,7 @@ def exact_layout(prompts, n, chunk, page_size):
 
 
 @pytest.mark.parametrize("admission", ["reserved", "optimistic"])
-@pytest.mark.parametrize(("page_size", "n", "chunk"), [(16, 8, 37), (1, 3, 64), (128, 4, 100)])
+@pytest.mark.parametrize(("page_size", "n", "chunk"), [(16, 8, 37), (128, 4, 100)])
 def test_exhausted_pools_make_requests_wait_and_lose_nothing(small_model, served, page_size, n, chunk, admission):
     prompts, texts = served
     layout = exact_layout(prompts, n, chunk, page_size)
