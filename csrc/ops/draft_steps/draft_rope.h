@@ -68,8 +68,8 @@ class DraftRope {
         for (uint32_t i = 0; i < rows; ++i) {
             fetch(row + i, i, rows, step, steps);
         }
+        // V, where it filled the area, came before MTE2.
         order<AscendC::HardEvent::MTE2_MTE3>();
-        order<AscendC::HardEvent::V_MTE3>();
         for (uint32_t done = 0; done < steps; ++done) {
             for (int32_t draft = 0; draft < p_.topk; ++draft) {
                 store((first_row + row) * p_.topk + draft, rows, step + done, done * rows);
