@@ -1,11 +1,12 @@
 """Removes every flag, barrier, bound and guard of the device kernels, one at a time; the op tests must notice each.
 
-    python tests/mutation/mutate_kernels.py [--only text] [--again]
+    python tests/mutation/mutate_kernels.py [op ...] [--only text]
 
 Expects the simulated backend to be built (`make build-sim`). A mutant is compiled into its op's kernel and meets the
 op's tests with two block counts; a shared header's mutant that passes then meets the other ops that include it, and at
-last all block counts. Verdicts are kept in build/mutation/verdicts.json, so that a run goes on where the last one
-stopped; a mutant whose line has changed is a new one. Prints a line a mutant and exits with 1 if one survives.
+last the first of them with all block counts. Verdicts are kept in build/mutation/verdicts.json, so that a run goes on
+where the last one stopped; a mutant whose line has changed is a new one. Prints a line a mutant and exits with 1 if one
+survives.
 """
 
 import argparse
@@ -67,7 +68,7 @@ def ops_of(path: Path) -> list[str]:
 
 def judge(mutant: Mutant, library: KernelLibrary) -> tuple[str, str]:
     """Verdict on a mutant, and the op that caught it."""
-    for run, name, most_ops in ((NARROW, "narrow", len(OPS)), (FULL, "full", 3)):
+    for run, name, most_ops in ((NARROW, "narrow", len(OPS)), (FULL, "full", 1)):
         for op in ops_of(mutant.path)[:most_ops]:
             try:
                 built = library.link(op, mutant.path, mutant.text)
@@ -78,9 +79,9 @@ def judge(mutant: Mutant, library: KernelLibrary) -> tuple[str, str]:
     return "SURVIVED", ""
 
 
-def all_mutants(only: str) -> list[Mutant]:
-    """Every mutant, the required kinds first."""
-    files = {kernel_of(op) for op in OPS} | {header for op in OPS for header in device_headers(kernel_of(op))}
+def all_mutants(ops: list[str], only: str) -> list[Mutant]:
+    """Every mutant of the ops' kernels and what they include, the dearest kinds of mistake first."""
+    files = {kernel_of(op) for op in ops} | {header for op in ops for header in device_headers(kernel_of(op))}
     mutants = [m for path in sorted(files) for m in mutants_of(path) if only in f"{path.relative_to(CSRC)} {m.kind}"]
     return sorted(mutants, key=lambda m: next(i for i, kind in enumerate(KIND_ORDER) if m.kind.startswith(kind)))
 
@@ -91,22 +92,24 @@ def key_of(mutant: Mutant) -> str:
 
 def print_table(mutants: list[Mutant], verdicts: dict[str, dict[str, str]]) -> None:
     """One line a file, for docs/mutation.md."""
-    print("| file | tried | caught | does not compile | survived |\n|---|---|---|---|---|")
+    print("| file | mutants | judged | caught | does not compile | survived |\n|---|---|---|---|---|---|")
     for path in sorted({m.path for m in mutants}):
-        count = Counter(verdicts[key_of(m)]["verdict"] for m in mutants if m.path == path and key_of(m) in verdicts)
-        cells = [count.total(), count["caught"], count["does not compile"], count["SURVIVED"]]
+        own = [m for m in mutants if m.path == path]
+        count = Counter(verdicts[key_of(m)]["verdict"] for m in own if key_of(m) in verdicts)
+        cells = [len(own), count.total(), count["caught"], count["does not compile"], count["SURVIVED"]]
         print(f"| {path.relative_to(CSRC)} | {' | '.join(map(str, cells))} |")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("ops", nargs="*", help="ops to mutate; all when none is named")
     parser.add_argument("--only", default="", help="part of 'path kind', such as 'step_rows.h order'")
     parser.add_argument("--again", action="store_true", help="judge anew what has a verdict")
     parser.add_argument("--survivors", action="store_true", help="judge anew what survived")
     parser.add_argument("--table", action="store_true", help="only print the verdicts of the last run by file")
     arguments = parser.parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
-    mutants = all_mutants(arguments.only)
+    mutants = all_mutants(arguments.ops or OPS, arguments.only)
     verdicts: dict[str, dict[str, str]] = json.loads(VERDICTS.read_text()) if VERDICTS.exists() else {}
     if arguments.table:
         print_table(mutants, verdicts)
