@@ -7,7 +7,8 @@
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <initializer_list>
+#include <tuple>
+#include <utility>
 
 namespace dsv4::npu {
 
@@ -21,7 +22,7 @@ void* error_lanes(const at::Tensor& on);
 // before. `memory` is every tensor that the kernel reads or writes; all must be on that device. `run` calls the
 // generated aclrtlaunch_<kernel>(blocks, stream, ..) and returns its code; it owns all that it uses by value, because
 // it may run later on another thread. A code other than 0 becomes an error that names `op`.
-void launch(const char* op, std::initializer_list<at::Tensor> memory, int64_t blocks,
+void launch(const char* op, at::TensorList memory, int64_t blocks,
             std::function<uint32_t(uint32_t blocks, void* stream)> run);
 
 // Data addresses of several tensors, to capture by value.
@@ -32,6 +33,16 @@ std::array<void*, count> addresses(const std::array<at::Tensor, count>& tensors)
         result[i] = tensors[i].data_ptr();
     }
     return result;
+}
+
+// Launches a kernel whose first arguments are the addresses of `memory`, in that order:
+// run(blocks, stream, addresses..).
+template <size_t count, typename Run>
+void launch_on(const char* op, const std::array<at::Tensor, count>& memory, int64_t blocks, Run run) {
+    launch(op, memory, blocks,
+           [at = addresses(memory), run = std::move(run)](uint32_t blocks_to_run, void* stream) mutable {
+               return std::apply([&](auto... address) { return run(blocks_to_run, stream, address...); }, at);
+           });
 }
 
 }  // namespace dsv4::npu

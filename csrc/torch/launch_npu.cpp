@@ -52,9 +52,9 @@ int64_t vector_cores(const at::Tensor& on) {
 
 void* error_lanes(const at::Tensor& on) { return state_of(on.device()).error_lanes.data_ptr(); }
 
-void launch(const char* op, std::initializer_list<at::Tensor> memory, int64_t blocks,
+void launch(const char* op, at::TensorList memory, int64_t blocks,
             std::function<uint32_t(uint32_t blocks, void* stream)> run) {
-    const at::Device device = memory.begin()->device();
+    const at::Device device = memory.front().device();
     for (const at::Tensor& tensor : memory) {
         TORCH_CHECK_VALUE(tensor.device() == device, op, ": a tensor is on ", tensor.device(), ", expected ", device,
                           " like the first one");

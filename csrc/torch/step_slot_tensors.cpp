@@ -73,4 +73,9 @@ SlotTensors empty_step_slots(const char* op, const at::Tensor& req_pool_indices,
                        slots("c128_state_table", tables.c128_state, num_tokens)};
 }
 
+TensorTuple<6> as_results(SlotTensors out) {
+    return {std::move(out.out_full_loc), std::move(out.out_swa_loc),      std::move(out.out_c4_loc),
+            std::move(out.out_c128_loc), std::move(out.out_c4_state_loc), std::move(out.out_c128_state_loc)};
+}
+
 }  // namespace dsv4

@@ -34,4 +34,7 @@ StepSlotsParams check_step_slots(const char* op, const StepRowsParams& rows, con
 SlotTensors empty_step_slots(const char* op, const at::Tensor& req_pool_indices, const SlotTables& tables,
                              int64_t num_tokens, int64_t c4_groups, int64_t c128_groups);
 
+// The outputs in table order, as an op returns them.
+TensorTuple<6> as_results(SlotTensors out);
+
 }  // namespace dsv4

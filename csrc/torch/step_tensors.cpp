@@ -211,4 +211,21 @@ MetadataTensors empty_step_metadata(const char* op, const StepInputs& inputs, co
                            pages("c128_state_table", tables.c128_state, 1)};
 }
 
+TensorTuple<14> as_results(MetadataTensors out) {
+    return {std::move(out.positions_c4),
+            std::move(out.positions_c128),
+            std::move(out.c4_loc),
+            std::move(out.c128_loc),
+            std::move(out.start_pos),
+            std::move(out.seqused),
+            std::move(out.cu_seqlens),
+            std::move(out.positions),
+            std::move(out.kv_lens),
+            std::move(out.swa_page_table),
+            std::move(out.c4_page_table),
+            std::move(out.c128_page_table),
+            std::move(out.c4_state_page_table),
+            std::move(out.c128_state_page_table)};
+}
+
 }  // namespace dsv4

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "common/step_outputs.h"
+#include "torch/tensor_tuple.h"
 
 namespace dsv4 {
 
@@ -76,5 +77,8 @@ StepMetadataParams check_step_metadata(const char* op, const StepRowsParams& row
 
 MetadataTensors empty_step_metadata(const char* op, const StepInputs& inputs, const MetadataTables& tables,
                                     int64_t num_tokens, int64_t page_size);
+
+// The outputs in their order, as an op returns them.
+TensorTuple<14> as_results(MetadataTensors out);
 
 }  // namespace dsv4

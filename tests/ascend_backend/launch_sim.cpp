@@ -36,7 +36,7 @@ Extent extent_of(const at::Tensor& tensor) {
 }
 
 // Tensors may be views of one storage: overlapping extents are registered as one.
-void register_memory(std::initializer_list<at::Tensor> memory) {
+void register_memory(at::TensorList memory) {
     std::vector<Extent> extents;
     for (const at::Tensor& tensor : memory) {
         if (tensor.defined() && tensor.numel() > 0) {
@@ -67,7 +67,7 @@ int64_t vector_cores(const at::Tensor& on) { return simulated_cores; }
 
 void* error_lanes(const at::Tensor& on) { return error_words.data(); }
 
-void launch(const char* op, std::initializer_list<at::Tensor> memory, int64_t blocks,
+void launch(const char* op, at::TensorList memory, int64_t blocks,
             std::function<uint32_t(uint32_t blocks, void* stream)> run) {
     register_memory(memory);
     ascend_sim_clear_errors();

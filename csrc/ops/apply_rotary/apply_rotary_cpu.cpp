@@ -1,5 +1,4 @@
 #include <ATen/Parallel.h>
-#include <torch/library.h>
 
 #include <type_traits>
 
@@ -57,9 +56,8 @@ void rotate_operand(const std::optional<at::Tensor>& x, const RotaryOperand& ope
                      [&](auto feature) { rotate_all<decltype(feature), table_t>(*x, operand, cos, sin, p); });
 }
 
-void apply_rotary_cpu(const std::optional<at::Tensor>& q, const std::optional<at::Tensor>& kv, const at::Tensor& cos,
-                      const at::Tensor& sin, bool inverse) {
-    const ApplyRotaryParams p = check_apply_rotary(q, kv, cos, sin, inverse);
+void run(const ApplyRotaryParams& p, const std::optional<at::Tensor>& q, const std::optional<at::Tensor>& kv,
+         const at::Tensor& cos, const at::Tensor& sin) {
     visit_rope_dtype(cos.scalar_type(), [&](auto element) {
         rotate_operand<decltype(element)>(q, p.q, cos, sin, p);
         rotate_operand<decltype(element)>(kv, p.kv, cos, sin, p);
@@ -68,6 +66,6 @@ void apply_rotary_cpu(const std::optional<at::Tensor>& q, const std::optional<at
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(dsv4_npu_ops, CPU, m) { m.impl("apply_rotary", &apply_rotary_cpu); }
+TORCH_LIBRARY_IMPL(dsv4_npu_ops, CPU, m) { register_apply_rotary<&run>(m); }
 
 }  // namespace dsv4

@@ -1,5 +1,3 @@
-#include <torch/library.h>
-
 #include "ops/apply_rotary/apply_rotary.h"
 #include "torch/launch.h"
 #include "torch/rope_dtype.h"
@@ -19,9 +17,8 @@ void check_device_dtype(const char* name, const std::optional<at::Tensor>& x) {
     }
 }
 
-void apply_rotary_npu(const std::optional<at::Tensor>& q, const std::optional<at::Tensor>& kv, const at::Tensor& cos,
-                      const at::Tensor& sin, bool inverse) {
-    const ApplyRotaryParams p = check_apply_rotary(q, kv, cos, sin, inverse);
+void run(const ApplyRotaryParams& p, const std::optional<at::Tensor>& q, const std::optional<at::Tensor>& kv,
+         const at::Tensor& cos, const at::Tensor& sin) {
     check_device_dtype("q", q);
     check_device_dtype("kv", kv);
     TORCH_CHECK_VALUE(p.rope_dim <= kRotaryMaxDim, kOp, ": cos has ", p.rope_dim, " features, expected at most ",
@@ -29,17 +26,16 @@ void apply_rotary_npu(const std::optional<at::Tensor>& q, const std::optional<at
     if (p.num_tokens * (p.q.num_heads + p.kv.num_heads) == 0) {
         return;
     }
-    npu::launch(kOp, {cos, sin, q.value_or(cos), kv.value_or(cos)}, apply_rotary_blocks(p, npu::vector_cores(cos)),
-                [p = p, q_features = q.has_value() ? q->data_ptr() : nullptr,
-                 kv_features = kv.has_value() ? kv->data_ptr() : nullptr, cos_rows = cos.data_ptr(),
-                 sin_rows = sin.data_ptr()](uint32_t blocks, void* stream) mutable {
-                    return ACLRT_LAUNCH_KERNEL(apply_rotary)(blocks, stream, q_features, kv_features, cos_rows,
-                                                             sin_rows, &p);
-                });
+    // An operand that is not there has no heads and is not read.
+    npu::launch_on(kOp, std::array{q.value_or(cos), kv.value_or(cos), cos, sin},
+                   apply_rotary_blocks(p, npu::vector_cores(cos)),
+                   [p = p](uint32_t blocks, void* stream, auto... at) mutable {
+                       return ACLRT_LAUNCH_KERNEL(apply_rotary)(blocks, stream, at..., &p);
+                   });
 }
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(dsv4_npu_ops, DSV4_DEVICE_KEY, m) { m.impl("apply_rotary", &apply_rotary_npu); }
+TORCH_LIBRARY_IMPL(dsv4_npu_ops, DSV4_DEVICE_KEY, m) { register_apply_rotary<&run>(m); }
 
 }  // namespace dsv4

@@ -1,5 +1,3 @@
-#include <torch/library.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -134,8 +132,7 @@ void write_rows(const RequestReader& requests, const RowWriter<element_t>& write
     }
 }
 
-void run(const CompressorMetadataInputs& in, const CompressorMetadataOutputs& out) {
-    const CompressorMetadataParams p = check_compressor_metadata(in, out);
+void run(const CompressorMetadataParams& p, const CompressorMetadataInputs& in, const CompressorMetadataOutputs& out) {
     const RequestReader requests{in.cu_seqlens.const_data_ptr(), in.start_pos.const_data_ptr(),
                                  in.kv_block_table.const_data_ptr<int32_t>(), p};
     check_values(requests, in.num_rows);
@@ -143,33 +140,8 @@ void run(const CompressorMetadataInputs& in, const CompressorMetadataOutputs& ou
                      [&](auto element) { write_rows(requests, RowWriter<decltype(element)>(in, out, p)); });
 }
 
-void compressor_metadata_out_cpu(const at::Tensor& rope_cos, const at::Tensor& rope_sin, const at::Tensor& cu_seqlens,
-                                 const at::Tensor& start_pos, const at::Tensor& kv_block_table, int64_t kv_block_size,
-                                 int64_t slot_mapping_format, int64_t compress_ratio, int64_t num_rows,
-                                 int64_t num_reqs, const at::Tensor& cos_out, const at::Tensor& sin_out,
-                                 const at::Tensor& slot_mapping_out) {
-    run({rope_cos, rope_sin, cu_seqlens, start_pos, kv_block_table, kv_block_size, slot_mapping_format, compress_ratio,
-         num_rows, num_reqs},
-        {cos_out, sin_out, slot_mapping_out});
-}
-
-std::tuple<at::Tensor, at::Tensor, at::Tensor> compressor_metadata_cpu(
-    const at::Tensor& rope_cos, const at::Tensor& rope_sin, const at::Tensor& cu_seqlens, const at::Tensor& start_pos,
-    const at::Tensor& kv_block_table, int64_t kv_block_size, int64_t slot_mapping_format, int64_t compress_ratio,
-    int64_t num_rows, int64_t num_reqs) {
-    const CompressorMetadataInputs in{rope_cos,       rope_sin,      cu_seqlens,          start_pos,
-                                      kv_block_table, kv_block_size, slot_mapping_format, compress_ratio,
-                                      num_rows,       num_reqs};
-    auto [cos_out, sin_out, slot_mapping_out] = empty_compressor_metadata(in);
-    run(in, {cos_out, sin_out, slot_mapping_out});
-    return {std::move(cos_out), std::move(sin_out), std::move(slot_mapping_out)};
-}
-
 }  // namespace
 
-TORCH_LIBRARY_IMPL(dsv4_npu_ops, CPU, m) {
-    m.impl("compressor_metadata", &compressor_metadata_cpu);
-    m.impl("compressor_metadata.out", &compressor_metadata_out_cpu);
-}
+TORCH_LIBRARY_IMPL(dsv4_npu_ops, CPU, m) { register_compressor_metadata<&run>(m); }
 
 }  // namespace dsv4

@@ -1,5 +1,3 @@
-#include <torch/library.h>
-
 #include <algorithm>
 
 #include "ops/release_pages/release_pages.h"
@@ -40,12 +38,8 @@ void release_segment(const ReleaseSegment& s, const std::array<int32_t*, kNumPoo
     std::fill(row + s.begin_unit, row + s.end_unit, 0);
 }
 
-void release_pages_cpu(const at::Tensor& full_table, const at::Tensor& swa_table, const at::Tensor& c4_table,
-                       const at::Tensor& c128_table, const at::Tensor& c4_state_table,
-                       const at::Tensor& c128_state_table, const at::Tensor& free_pages, const at::Tensor& segments,
-                       at::IntArrayRef num_pages, int64_t page_size) {
-    const PoolTables tables{{full_table, swa_table, c4_table, c128_table, c4_state_table, c128_state_table}};
-    const ReleasePagesParams p = check_release_pages(tables, free_pages, segments, num_pages, page_size);
+void run(const ReleasePagesParams& p, const PoolTables& tables, const at::Tensor& free_pages,
+         const at::Tensor& segments) {
     std::array<int32_t*, kNumPools> table_data;
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
         table_data[pool] = tables[pool].mutable_data_ptr<int32_t>();
@@ -66,6 +60,6 @@ void release_pages_cpu(const at::Tensor& full_table, const at::Tensor& swa_table
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(dsv4_npu_ops, CPU, m) { m.impl("release_pages", &release_pages_cpu); }
+TORCH_LIBRARY_IMPL(dsv4_npu_ops, CPU, m) { register_release_pages<&run>(m); }
 
 }  // namespace dsv4

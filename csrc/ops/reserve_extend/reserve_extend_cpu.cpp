@@ -1,5 +1,3 @@
-#include <torch/library.h>
-
 #include <cstring>
 
 #include "ops/reserve_extend/reserve_extend.h"
@@ -62,13 +60,8 @@ void reserve_segment(const ReserveSegment& s, const ReservePointers& data, const
     }
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> reserve_extend_cpu(
-    const at::Tensor& full_table, const at::Tensor& swa_table, const at::Tensor& c4_table, const at::Tensor& c128_table,
-    const at::Tensor& c4_state_table, const at::Tensor& c128_state_table, const at::Tensor& free_pages,
-    const at::Tensor& segments, at::IntArrayRef num_pages, at::IntArrayRef num_slots, int64_t page_size) {
-    const PoolTables tables{{full_table, swa_table, c4_table, c128_table, c4_state_table, c128_state_table}};
-    const ReserveExtendParams p = check_reserve_extend(tables, free_pages, segments, num_pages, num_slots, page_size);
-    PoolSlots slots = empty_slots(tables, num_slots);
+void run(const ReserveExtendParams& p, const PoolTables& tables, const at::Tensor& free_pages,
+         const at::Tensor& segments, const PoolSlots& slots) {
     ReservePointers data;
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
         data.tables[pool] = tables[pool].mutable_data_ptr<int32_t>();
@@ -86,12 +79,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tenso
     for (int32_t i = 0; i < p.num_segments; ++i) {
         reserve_segment(list[i], data, p);
     }
-    return {std::move(slots[kFull]), std::move(slots[kSwa]),     std::move(slots[kC4]),
-            std::move(slots[kC128]), std::move(slots[kC4State]), std::move(slots[kC128State])};
 }
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(dsv4_npu_ops, CPU, m) { m.impl("reserve_extend", &reserve_extend_cpu); }
+TORCH_LIBRARY_IMPL(dsv4_npu_ops, CPU, m) { register_reserve_extend<&run>(m); }
 
 }  // namespace dsv4

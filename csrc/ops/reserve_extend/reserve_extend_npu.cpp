@@ -1,5 +1,3 @@
-#include <torch/library.h>
-
 #include "ops/reserve_extend/reserve_extend.h"
 #include "torch/launch.h"
 
@@ -9,33 +7,22 @@
 namespace dsv4 {
 namespace {
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> reserve_extend_npu(
-    const at::Tensor& full_table, const at::Tensor& swa_table, const at::Tensor& c4_table, const at::Tensor& c128_table,
-    const at::Tensor& c4_state_table, const at::Tensor& c128_state_table, const at::Tensor& free_pages,
-    const at::Tensor& segments, at::IntArrayRef num_pages, at::IntArrayRef num_slots, int64_t page_size) {
-    const PoolTables tables{{full_table, swa_table, c4_table, c128_table, c4_state_table, c128_state_table}};
-    const ReserveExtendParams p = check_reserve_extend(tables, free_pages, segments, num_pages, num_slots, page_size);
-    PoolSlots slots = empty_slots(tables, num_slots);
-    if (p.num_segments > 0) {
-        npu::launch("reserve_extend",
-                    {full_table, swa_table, c4_table, c128_table, c4_state_table, c128_state_table, free_pages, segments,
-                     slots[kFull], slots[kSwa], slots[kC4], slots[kC128], slots[kC4State], slots[kC128State]},
-                    reserve_extend_blocks(p, npu::vector_cores(full_table)),
-                    [p = p, table = npu::addresses(tables.tables), slot = npu::addresses(slots),
-                     rings = free_pages.data_ptr(), list = segments.data_ptr(),
-                     errors = npu::error_lanes(full_table)](uint32_t blocks, void* stream) mutable {
-                        return ACLRT_LAUNCH_KERNEL(reserve_extend)(
-                            blocks, stream, table[kFull], table[kSwa], table[kC4], table[kC128], table[kC4State],
-                            table[kC128State], rings, list, slot[kFull], slot[kSwa], slot[kC4], slot[kC128],
-                            slot[kC4State], slot[kC128State], errors, &p);
-                    });
+void run(const ReserveExtendParams& p, const PoolTables& tables, const at::Tensor& free_pages,
+         const at::Tensor& segments, const PoolSlots& slots) {
+    if (p.num_segments == 0) {
+        return;
     }
-    return {std::move(slots[kFull]), std::move(slots[kSwa]),     std::move(slots[kC4]),
-            std::move(slots[kC128]), std::move(slots[kC4State]), std::move(slots[kC128State])};
+    const std::array memory{tables[kFull],      tables[kSwa],   tables[kC4],      tables[kC128],    tables[kC4State],
+                            tables[kC128State], free_pages,     segments,         slots[kFull],     slots[kSwa],
+                            slots[kC4],         slots[kC128],   slots[kC4State],  slots[kC128State]};
+    npu::launch_on("reserve_extend", memory, reserve_extend_blocks(p, npu::vector_cores(free_pages)),
+                   [p = p, errors = npu::error_lanes(free_pages)](uint32_t blocks, void* stream, auto... at) mutable {
+                       return ACLRT_LAUNCH_KERNEL(reserve_extend)(blocks, stream, at..., errors, &p);
+                   });
 }
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(dsv4_npu_ops, DSV4_DEVICE_KEY, m) { m.impl("reserve_extend", &reserve_extend_npu); }
+TORCH_LIBRARY_IMPL(dsv4_npu_ops, DSV4_DEVICE_KEY, m) { register_reserve_extend<&run>(m); }
 
 }  // namespace dsv4

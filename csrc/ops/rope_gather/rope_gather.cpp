@@ -19,8 +19,8 @@ void check_output(const char* name, const at::Tensor& out, const at::Tensor& cos
 
 }  // namespace
 
-RopeGatherParams check_rope_gather(const at::Tensor& cos, const at::Tensor& sin, const at::Tensor& positions,
-                                   bool inverse, const at::Tensor& cos_out, const at::Tensor& sin_out) {
+RopeGatherParams check_rope_gather(const RopeGatherTensors& tensors, bool inverse) {
+    const auto& [cos, sin, positions, cos_out, sin_out] = tensors;
     check::dim(kOp, "cos", cos, 2);
     check::rope_dtype(kOp, "cos", cos);
     check::contiguous(kOp, "cos", cos);

@@ -1,6 +1,5 @@
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
-#include <torch/library.h>
 
 #include <type_traits>
 
@@ -69,17 +68,9 @@ void gather(const in_t* cos, const in_t* sin, const index_t* positions, out_t* c
     });
 }
 
-struct Tensors {
-    const at::Tensor& cos;
-    const at::Tensor& sin;
-    const at::Tensor& positions;
-    const at::Tensor& cos_out;
-    const at::Tensor& sin_out;
-};
-
 template <typename bits_t, typename index_t>
-void gather_bits(const Tensors& t, const RopeGatherParams& p) {
-    const auto run = [&](auto write_row) {
+void gather_bits(const RopeGatherTensors& t, const RopeGatherParams& p) {
+    const auto gather_rows = [&](auto write_row) {
         gather(static_cast<const bits_t*>(t.cos.const_data_ptr()), static_cast<const bits_t*>(t.sin.const_data_ptr()),
                t.positions.const_data_ptr<index_t>(), static_cast<bits_t*>(t.cos_out.mutable_data_ptr()),
                static_cast<bits_t*>(t.sin_out.mutable_data_ptr()), p, write_row);
@@ -87,14 +78,14 @@ void gather_bits(const Tensors& t, const RopeGatherParams& p) {
     const auto sign_bit = static_cast<bits_t>(bits_t{1} << (8 * sizeof(bits_t) - 1));
     const bits_t flip = p.inverse ? sign_bit : bits_t{0};
     if (p.rope_dim == 64) {
-        run(BitRows<bits_t, 64>{flip});
+        gather_rows(BitRows<bits_t, 64>{flip});
     } else {
-        run(BitRows<bits_t, 0>{flip});
+        gather_rows(BitRows<bits_t, 0>{flip});
     }
 }
 
 template <typename in_t, typename index_t>
-void gather_converted_from(const Tensors& t, const RopeGatherParams& p) {
+void gather_converted_from(const RopeGatherTensors& t, const RopeGatherParams& p) {
     visit_rope_dtype(t.cos_out.scalar_type(), [&](auto element) {
         using out_t = decltype(element);
         if constexpr (!std::is_same_v<in_t, out_t>) {
@@ -106,20 +97,17 @@ void gather_converted_from(const Tensors& t, const RopeGatherParams& p) {
 }
 
 template <typename index_t>
-void gather_converted(const Tensors& t, const RopeGatherParams& p) {
+void gather_converted(const RopeGatherTensors& t, const RopeGatherParams& p) {
     visit_rope_dtype(t.cos.scalar_type(),
                      [&](auto element) { gather_converted_from<decltype(element), index_t>(t, p); });
 }
 
-void rope_gather_out_cpu(const at::Tensor& cos, const at::Tensor& sin, const at::Tensor& positions, bool inverse,
-                         const at::Tensor& cos_out, const at::Tensor& sin_out) {
-    const RopeGatherParams p = check_rope_gather(cos, sin, positions, inverse, cos_out, sin_out);
-    const Tensors tensors{cos, sin, positions, cos_out, sin_out};
-    AT_DISPATCH_INDEX_TYPES(positions.scalar_type(), "rope_gather", [&] {
-        check_positions(positions.const_data_ptr<index_t>(), p);
-        if (cos.scalar_type() != cos_out.scalar_type()) {
+void run(const RopeGatherParams& p, const RopeGatherTensors& tensors) {
+    AT_DISPATCH_INDEX_TYPES(tensors.positions.scalar_type(), "rope_gather", [&] {
+        check_positions(tensors.positions.const_data_ptr<index_t>(), p);
+        if (tensors.cos.scalar_type() != tensors.cos_out.scalar_type()) {
             gather_converted<index_t>(tensors, p);
-        } else if (cos.element_size() == sizeof(uint32_t)) {
+        } else if (tensors.cos.element_size() == sizeof(uint32_t)) {
             gather_bits<uint32_t, index_t>(tensors, p);
         } else {
             gather_bits<uint16_t, index_t>(tensors, p);
@@ -127,19 +115,8 @@ void rope_gather_out_cpu(const at::Tensor& cos, const at::Tensor& sin, const at:
     });
 }
 
-std::tuple<at::Tensor, at::Tensor> rope_gather_cpu(const at::Tensor& cos, const at::Tensor& sin,
-                                                   const at::Tensor& positions, bool inverse,
-                                                   std::optional<at::ScalarType> dtype) {
-    auto [cos_out, sin_out] = empty_rope_rows(cos, positions, dtype);
-    rope_gather_out_cpu(cos, sin, positions, inverse, cos_out, sin_out);
-    return {std::move(cos_out), std::move(sin_out)};
-}
-
 }  // namespace
 
-TORCH_LIBRARY_IMPL(dsv4_npu_ops, CPU, m) {
-    m.impl("rope_gather", &rope_gather_cpu);
-    m.impl("rope_gather.out", &rope_gather_out_cpu);
-}
+TORCH_LIBRARY_IMPL(dsv4_npu_ops, CPU, m) { register_rope_gather<&run>(m); }
 
 }  // namespace dsv4

@@ -1,6 +1,5 @@
 #include <ATen/Parallel.h>
 #include <c10/util/complex.h>
-#include <torch/library.h>
 
 #include "ops/rope_tables/rope_tables.h"
 #include "torch/rope_dtype.h"
@@ -27,8 +26,7 @@ void fill_tables(const float* freqs, out_t* cos, out_t* sin, const RopeTablesPar
     });
 }
 
-void rope_tables_out_cpu(const at::Tensor& freqs_cis, const at::Tensor& cos_out, const at::Tensor& sin_out) {
-    const RopeTablesParams p = check_rope_tables(freqs_cis, cos_out, sin_out);
+void run(const RopeTablesParams& p, const at::Tensor& freqs_cis, const at::Tensor& cos_out, const at::Tensor& sin_out) {
     const auto* freqs = reinterpret_cast<const float*>(freqs_cis.const_data_ptr<c10::complex<float>>());
     visit_rope_dtype(cos_out.scalar_type(), [&](auto element) {
         using out_t = decltype(element);
@@ -36,17 +34,8 @@ void rope_tables_out_cpu(const at::Tensor& freqs_cis, const at::Tensor& cos_out,
     });
 }
 
-std::tuple<at::Tensor, at::Tensor> rope_tables_cpu(const at::Tensor& freqs_cis, at::ScalarType dtype) {
-    auto [cos_out, sin_out] = empty_rope_tables(freqs_cis, dtype);
-    rope_tables_out_cpu(freqs_cis, cos_out, sin_out);
-    return {std::move(cos_out), std::move(sin_out)};
-}
-
 }  // namespace
 
-TORCH_LIBRARY_IMPL(dsv4_npu_ops, CPU, m) {
-    m.impl("rope_tables", &rope_tables_cpu);
-    m.impl("rope_tables.out", &rope_tables_out_cpu);
-}
+TORCH_LIBRARY_IMPL(dsv4_npu_ops, CPU, m) { register_rope_tables<&run>(m); }
 
 }  // namespace dsv4

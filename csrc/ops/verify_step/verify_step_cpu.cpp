@@ -1,5 +1,3 @@
-#include <torch/library.h>
-
 #include <cstring>
 
 #include "cpu/step_metadata_loops.h"
@@ -29,9 +27,8 @@ void write_rope_rows(const at::Tensor& positions, const at::Tensor& table, const
     }
 }
 
-void run(const StepInputs& inputs, const SlotTables& tables, const RopeTables& rope, int64_t page_size, int64_t window,
+void run(const VerifyStepParams& p, const StepInputs& inputs, const SlotTables& tables, const RopeTables& rope,
          const SlotTensors& slots, const MetadataTensors& metadata, const GroupRopeTensors& rows) {
-    const VerifyStepParams p = check_verify_step(inputs, tables, rope, page_size, window, slots, metadata, rows);
     const cpu::ScannedStep step = cpu::scan_step(kOp, p.rows, inputs);
     cpu::check_metadata_capacity(kOp, step, p.metadata);
     cpu::check_slot_capacity(kOp, step, p.slots);
@@ -45,81 +42,8 @@ void run(const StepInputs& inputs, const SlotTables& tables, const RopeTables& r
     write_rope_rows(metadata.positions_c128, rope.sin, rows.c128_sin, p);
 }
 
-void verify_step_out_cpu(const at::Tensor& full_table, const at::Tensor& swa_table, const at::Tensor& c4_table,
-                         const at::Tensor& c128_table, const at::Tensor& c4_state_table,
-                         const at::Tensor& c128_state_table, const at::Tensor& req_pool_indices,
-                         const at::Tensor& seq_lens, const std::optional<at::Tensor>& num_draft_tokens,
-                         const at::Tensor& rope_cos, const at::Tensor& rope_sin, int64_t width, int64_t max_seq_len,
-                         int64_t page_size, int64_t window, int64_t max_context_len, const at::Tensor& out_full_loc,
-                         const at::Tensor& out_swa_loc, const at::Tensor& out_c4_loc, const at::Tensor& out_c128_loc,
-                         const at::Tensor& out_c4_state_loc, const at::Tensor& out_c128_state_loc,
-                         const at::Tensor& positions_c4, const at::Tensor& positions_c128, const at::Tensor& c4_loc,
-                         const at::Tensor& c128_loc, const at::Tensor& start_pos, const at::Tensor& seqused,
-                         const at::Tensor& cu_seqlens, const at::Tensor& positions, const at::Tensor& kv_lens,
-                         const at::Tensor& swa_page_table, const at::Tensor& c4_page_table,
-                         const at::Tensor& c128_page_table, const at::Tensor& c4_state_page_table,
-                         const at::Tensor& c128_state_page_table, const at::Tensor& c4_cos, const at::Tensor& c4_sin,
-                         const at::Tensor& c128_cos, const at::Tensor& c128_sin) {
-    run(verify_inputs(req_pool_indices, seq_lens, num_draft_tokens, width, max_seq_len, max_context_len),
-        {full_table, swa_table, c4_table, c128_table, c4_state_table, c128_state_table}, {rope_cos, rope_sin},
-        page_size, window, {out_full_loc, out_swa_loc, out_c4_loc, out_c128_loc, out_c4_state_loc, out_c128_state_loc},
-        {positions_c4, positions_c128, c4_loc, c128_loc, start_pos, seqused, cu_seqlens, positions, kv_lens,
-         swa_page_table, c4_page_table, c128_page_table, c4_state_page_table, c128_state_page_table},
-        {c4_cos, c4_sin, c128_cos, c128_sin});
-}
-
-using TwentyFour =
-    std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor,
-               at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor,
-               at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
-
-TwentyFour verify_step_cpu(const at::Tensor& full_table, const at::Tensor& swa_table, const at::Tensor& c4_table,
-                           const at::Tensor& c128_table, const at::Tensor& c4_state_table,
-                           const at::Tensor& c128_state_table, const at::Tensor& req_pool_indices,
-                           const at::Tensor& seq_lens, const std::optional<at::Tensor>& num_draft_tokens,
-                           const at::Tensor& rope_cos, const at::Tensor& rope_sin, int64_t width, int64_t num_tokens,
-                           int64_t max_seq_len, int64_t page_size, int64_t window, int64_t max_context_len) {
-    const StepInputs inputs =
-        verify_inputs(req_pool_indices, seq_lens, num_draft_tokens, width, max_seq_len, max_context_len);
-    const SlotTables tables{full_table, swa_table, c4_table, c128_table, c4_state_table, c128_state_table};
-    const RopeTables rope{rope_cos, rope_sin};
-    MetadataTensors m = empty_step_metadata(
-        kOp, inputs, {swa_table, c4_table, c128_table, c4_state_table, c128_state_table}, num_tokens, page_size);
-    SlotTensors s =
-        empty_step_slots(kOp, req_pool_indices, tables, num_tokens, m.positions_c4.size(0), m.positions_c128.size(0));
-    GroupRopeTensors r = empty_group_rope(rope, m);
-    run(inputs, tables, rope, page_size, window, s, m, r);
-    return {std::move(s.out_full_loc),
-            std::move(s.out_swa_loc),
-            std::move(s.out_c4_loc),
-            std::move(s.out_c128_loc),
-            std::move(s.out_c4_state_loc),
-            std::move(s.out_c128_state_loc),
-            std::move(m.positions_c4),
-            std::move(m.positions_c128),
-            std::move(m.c4_loc),
-            std::move(m.c128_loc),
-            std::move(m.start_pos),
-            std::move(m.seqused),
-            std::move(m.cu_seqlens),
-            std::move(m.positions),
-            std::move(m.kv_lens),
-            std::move(m.swa_page_table),
-            std::move(m.c4_page_table),
-            std::move(m.c128_page_table),
-            std::move(m.c4_state_page_table),
-            std::move(m.c128_state_page_table),
-            std::move(r.c4_cos),
-            std::move(r.c4_sin),
-            std::move(r.c128_cos),
-            std::move(r.c128_sin)};
-}
-
 }  // namespace
 
-TORCH_LIBRARY_IMPL(dsv4_npu_ops, CPU, m) {
-    m.impl("verify_step", &verify_step_cpu);
-    m.impl("verify_step.out", &verify_step_out_cpu);
-}
+TORCH_LIBRARY_IMPL(dsv4_npu_ops, CPU, m) { register_verify_step<&run>(m); }
 
 }  // namespace dsv4

@@ -25,7 +25,7 @@ int32_t check_row_values(const char* name, const at::Tensor& values, const at::T
 }  // namespace
 
 WriteReqTablesParams check_write_req_tables(const PoolTables& tables, const WriteRows& rows,
-                                            const std::array<at::Tensor, kNumPools>& loc) {
+                                            const PoolLoc& loc) {
     check_pool_tables(kOp, tables);
     const at::Tensor& requests = rows.req_pool_indices;
     WriteReqTablesParams p{};

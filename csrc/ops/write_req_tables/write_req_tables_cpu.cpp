@@ -1,6 +1,5 @@
 #include <c10/util/SmallVector.h>
 #include <c10/util/StringUtil.h>
-#include <torch/library.h>
 
 #include <algorithm>
 #include <string>
@@ -11,7 +10,6 @@ namespace dsv4 {
 namespace {
 
 using Rows = c10::SmallVector<WriteRow, 64>;  // 64: the usual decode batch stays on the stack
-using Slots = std::array<at::Tensor, kNumPools>;
 
 int64_t read(const at::Tensor& values, int32_t is_int64, int64_t row) {
     return is_int64 ? static_cast<const int64_t*>(values.const_data_ptr())[row]
@@ -75,18 +73,7 @@ void write_pool(int32_t pool, const Rows& rows, int32_t* table, const int32_t* s
     }
 }
 
-void write_req_tables_cpu(const at::Tensor& full_table, const at::Tensor& swa_table, const at::Tensor& c4_table,
-                          const at::Tensor& c128_table, const at::Tensor& c4_state_table,
-                          const at::Tensor& c128_state_table, const at::Tensor& req_pool_indices,
-                          const at::Tensor& starts, const at::Tensor& ends, const at::Tensor& full_loc,
-                          const at::Tensor& swa_loc, const at::Tensor& c4_loc, const at::Tensor& c128_loc,
-                          const at::Tensor& c4_state_loc, const at::Tensor& c128_state_loc,
-                          const std::optional<at::Tensor>& c4_state_starts,
-                          const std::optional<at::Tensor>& c128_state_starts) {
-    const PoolTables tables{{full_table, swa_table, c4_table, c128_table, c4_state_table, c128_state_table}};
-    const Slots loc{full_loc, swa_loc, c4_loc, c128_loc, c4_state_loc, c128_state_loc};
-    const WriteRows inputs{req_pool_indices, starts, ends, c4_state_starts, c128_state_starts};
-    const WriteReqTablesParams p = check_write_req_tables(tables, inputs, loc);
+void run(const WriteReqTablesParams& p, const PoolTables& tables, const WriteRows& inputs, const PoolLoc& loc) {
     const Rows rows = read_rows(inputs, p);
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
         write_pool(pool, rows, tables[pool].mutable_data_ptr<int32_t>(), loc[pool].const_data_ptr<int32_t>(), p);
@@ -95,6 +82,6 @@ void write_req_tables_cpu(const at::Tensor& full_table, const at::Tensor& swa_ta
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(dsv4_npu_ops, CPU, m) { m.impl("write_req_tables", &write_req_tables_cpu); }
+TORCH_LIBRARY_IMPL(dsv4_npu_ops, CPU, m) { register_write_req_tables<&run>(m); }
 
 }  // namespace dsv4
