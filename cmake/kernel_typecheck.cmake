@@ -1,5 +1,6 @@
 # Type-checks every kernel against the headers of a CANN toolkit with the host compiler, in the toolkit's CPU-debug mode.
-# The device compiler is not needed, nothing is linked and nothing runs:
+# The device compiler is not needed, nothing is linked and nothing runs. The toolkit's script that makes launch functions of
+# kernel signatures is run too, and must read them as tests/ascend_sim/generate_stubs.py does.
 #
 #   make typecheck CANN_HOME=<folder of the toolkit>
 set(DSV4_CANN_HOME "" CACHE PATH "CANN toolkit whose headers the kernels are type-checked against")
@@ -22,8 +23,14 @@ endforeach()
 cmake_path(GET kernel_operator_dir PARENT_PATH toolkit_include_dir)
 cmake_path(GET acl_base_dir PARENT_PATH acl_include_dir)
 
+add_custom_target(
+  typecheck_signatures
+  COMMAND ${Python_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/tests/ascend_sim/compare_toolkit_stubs.py ${DSV4_CANN_HOME}
+  VERBATIM)
+
 file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/csrc/ops/*/*_kernel.cpp)
 add_library(typecheck_kernels OBJECT EXCLUDE_FROM_ALL ${kernels})
+add_dependencies(typecheck_kernels typecheck_signatures)
 set_target_properties(typecheck_kernels PROPERTIES CXX_STANDARD 17)
 target_include_directories(typecheck_kernels PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/csrc)
 target_include_directories(
