@@ -20,6 +20,7 @@ def make_allocator(batch: int, max_len: int) -> dsv4_npu_ops.KVAllocator:
         max_requests=batch,
         max_context_len=max_len,
         num_pages={pool: batch * (max_len // RAW_TOKENS_PER_SLOT[pool] // PAGE_SIZE + 2) for pool in POOLS},
+        device=torch.get_default_device(),
     )
     return dsv4_npu_ops.KVAllocator(layout, dsv4_npu_ops.RequestTables(layout))
 

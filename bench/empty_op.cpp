@@ -9,6 +9,9 @@
 
 namespace {
 
+// Any device.
+constexpr auto kKey = c10::DispatchKey::CompositeExplicitAutograd;
+
 template <size_t>
 using TensorAt = at::Tensor;
 
@@ -33,9 +36,10 @@ void define(torch::Library& m) {
     const std::string name = "empty_" + std::to_string(count);
     m.def((name + "(Tensor like) -> " + (count == 1 ? results : "(" + results + ")")).c_str());
     if constexpr (count == 1) {
-        m.impl(name.c_str(), c10::DispatchKey::CPU, [](const at::Tensor& like) { return std::get<0>(empty_outputs<1>(like)); });
+        m.impl(name.c_str(), kKey,
+               [](const at::Tensor& like) { return std::get<0>(empty_outputs<1>(like)); });
     } else {
-        m.impl(name.c_str(), c10::DispatchKey::CPU, &empty_outputs<count>);
+        m.impl(name.c_str(), kKey, &empty_outputs<count>);
     }
 }
 
@@ -43,7 +47,7 @@ void define(torch::Library& m) {
 
 TORCH_LIBRARY(dsv4_npu_bench, m) {
     m.def("empty_0(Tensor like) -> ()");
-    m.impl("empty_0", c10::DispatchKey::CPU, &no_output);
+    m.impl("empty_0", kKey, &no_output);
     define<1>(m);
     define<2>(m);
     define<3>(m);

@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
+
 
 @dataclass(frozen=True)
 class Case:
@@ -33,10 +35,19 @@ class Result:
     ratio: float
 
 
+def _wait() -> None:
+    """Until the device under test has done everything; a CPU always has."""
+    device = torch.get_default_device()
+    if device.type != "cpu":
+        torch.get_device_module(device).synchronize()
+
+
 def _time_us(run: Callable[[], object], calls: int) -> float:
+    _wait()
     start = time.perf_counter_ns()
     for _ in range(calls):
         run()
+    _wait()
     return (time.perf_counter_ns() - start) / calls / 1e3
 
 

@@ -60,14 +60,16 @@ def _plot(rows: list[dict], path: Path) -> None:
     axes.set_xscale("log")
     axes.axvline(1, color="black", linewidth=0.8)
     axes.invert_yaxis()
-    axes.set_xlabel("times as fast as the baseline in the same run, on a CPU (red: target)")
+    axes.set_xlabel("times as fast as the baseline in the same run (red: target on a CPU)")
     figure.savefig(path, dpi=130)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("ops", nargs="*", help="ops to run; all when none is named")
+    parser.add_argument("--device", default="cpu", help="where the tensors of both sides live (docs/npu.md)")
     arguments = parser.parse_args()
+    torch.set_default_device(arguments.device)
     torch.set_num_threads(2)
     torch.ops.load_library(str(ROOT / "build" / "cmake" / "bench" / "dsv4_bench_ops.so"))
 

@@ -12,7 +12,10 @@ RATIO = {"full": 1, "swa": 1, "c4": 4, "c128": 128, "c4_state": 1, "c128_state":
 def filled_tables(max_requests: int, max_context_len: int) -> dsv4_npu_ops.RequestTables:
     """Tables whose every entry is some slot."""
     layout = dsv4_npu_ops.KVLayout(
-        max_requests=max_requests, max_context_len=max_context_len, num_pages=dict.fromkeys(POOLS, 1 << 16)
+        max_requests=max_requests,
+        max_context_len=max_context_len,
+        num_pages=dict.fromkeys(POOLS, 1 << 16),
+        device=torch.get_default_device(),
     )
     tables = dsv4_npu_ops.RequestTables(layout)
     for table in tables.in_order():
