@@ -7,6 +7,7 @@ from dsv4_npu_ops.cache import (
     AdvancedStep,
     CompressMetadata,
     DraftSteps,
+    HostStaging,
     KVAllocator,
     KVLayout,
     OutCacheLoc,
@@ -15,7 +16,10 @@ from dsv4_npu_ops.cache import (
     SharedPrefix,
     VerifyStep,
 )
+from dsv4_npu_ops.device_errors import DeviceError, device_errors
 from dsv4_npu_ops.graph_capture import graph_capture
+from dsv4_npu_ops.launch_dump import dump_launches
+from dsv4_npu_ops.npu_library import load_npu_library
 from dsv4_npu_ops.ops import (
     advance_step,
     apply_rotary,
@@ -33,10 +37,14 @@ from dsv4_npu_ops.ops import (
 )
 from dsv4_npu_ops.rope import RopeCache, build_freqs_cis
 
+load_npu_library()
+
 __all__ = [
     "AdvancedStep",
     "CompressMetadata",
+    "DeviceError",
     "DraftSteps",
+    "HostStaging",
     "KVAllocator",
     "KVLayout",
     "OutCacheLoc",
@@ -57,6 +65,8 @@ __all__ = [
     "build_verify_step",
     "c4_slots_from_full",
     "compressor_metadata",
+    "device_errors",
+    "dump_launches",
     "flatten_verify_bundle",
     "graph_capture",
     "rope_gather",

@@ -52,16 +52,17 @@ def sim(loaded_sim) -> Iterator:
 
 @pytest.fixture
 def ops(sim):
-    """The package with its device library; the simulated device counts from here on."""
-    import npu_sim
+    """The package with its NPU library, after a first op on both devices; the simulated device counts from here on."""
     import torch
 
     import dsv4_npu_ops
+    from dsv4_npu_ops.npu_library import require_npu
 
-    torch.ops.load_library(str(npu_sim.build_dir() / "project_ops" / "libdsv4_npu.so"))
-    table = torch.zeros(1, 2).to("npu")
-    dsv4_npu_ops.rope_gather(table, table, torch.zeros(1, dtype=torch.int64).to("npu"))  # makes the error lanes
-    torch.npu.synchronize()
+    require_npu("tests/npu")  # loads the library if the package was imported before the simulated device
+    for device in ("npu:1", "npu:0"):
+        table = torch.zeros(1, 2).to(device)
+        dsv4_npu_ops.rope_gather(table, table, torch.zeros(1, dtype=torch.int64).to(device))
+        torch.npu.synchronize(device)
     sim.reset_counters()
     return dsv4_npu_ops
 

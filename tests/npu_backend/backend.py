@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
 import dsv4_npu_ops  # noqa: F401  (registers the ops that the backend overrides)
+from dsv4_npu_ops.npu_library import require_npu
 
 NAMESPACE = "dsv4_npu_ops"
 
@@ -42,8 +43,8 @@ class Npu:
 
     def __init__(self, simulated: bool) -> None:
         self._sim = _load_simulated() if simulated else None
-        if not simulated:
-            import torch_npu  # noqa: F401
+        # The package was imported before the simulated device was there.
+        require_npu(f"backend {'npu-sim' if simulated else 'npu'}")
         self._variant = Variant("npu:0", False, None)
         self._side_streams = [torch.npu.Stream(device=i) for i in range(min(2, torch.npu.device_count()))]
         last = f"npu:{len(self._side_streams) - 1}"
@@ -100,9 +101,7 @@ def _load_simulated() -> Any:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "npu_sim"))
     import npu_sim
 
-    sim = npu_sim.load()
-    torch.ops.load_library(str(npu_sim.build_dir() / "project_ops" / "libdsv4_npu.so"))
-    return sim
+    return npu_sim.load()
 
 
 def _has_npu_kernel(name: str) -> bool:

@@ -161,6 +161,8 @@ def load() -> DeviceSim:
     ctypes.CDLL(str(build_dir() / _KERNEL_BRIDGE), mode=ctypes.RTLD_GLOBAL)
     kernels = ctypes.CDLL(str(build_dir() / _KERNEL_SIMULATOR), mode=ctypes.RTLD_GLOBAL)
     sys.path.append(str(torch_npu_dir()))
+    # `import dsv4_npu_ops` loads it; a test may have named another.
+    os.environ.setdefault("DSV4_NPU_LIBRARY", str(build_dir() / "project_ops" / "libdsv4_npu.so"))
     with contextlib.redirect_stdout(sys.stderr):  # it prints a warning that there is no CANN
         import torch_npu  # noqa: F401
 

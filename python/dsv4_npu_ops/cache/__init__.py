@@ -3,6 +3,7 @@
 from dsv4_npu_ops.cache.advanced_step import AdvancedStep
 from dsv4_npu_ops.cache.compress_metadata import CompressMetadata
 from dsv4_npu_ops.cache.draft_steps import DraftSteps
+from dsv4_npu_ops.cache.host_staging import HostStaging
 from dsv4_npu_ops.cache.layout import POOLS, RAW_TOKENS_PER_SLOT, KVLayout
 from dsv4_npu_ops.cache.out_cache_loc import OutCacheLoc
 from dsv4_npu_ops.cache.shared_prefix import SharedPrefix
@@ -17,6 +18,7 @@ __all__ = [
     "AdvancedStep",
     "CompressMetadata",
     "DraftSteps",
+    "HostStaging",
     "KVAllocator",
     "KVLayout",
     "OutCacheLoc",

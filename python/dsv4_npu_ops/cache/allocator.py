@@ -6,6 +6,7 @@ from operator import index
 import torch
 from torch import Tensor
 
+from dsv4_npu_ops.cache.host_staging import HostStaging
 from dsv4_npu_ops.cache.layout import POOLS, KVLayout
 from dsv4_npu_ops.cache.out_cache_loc import OutCacheLoc
 from dsv4_npu_ops.cache.shared_prefix import SharedPrefix
@@ -88,6 +89,7 @@ class KVAllocator:
         # All rings in one tensor, so that the ops take one pointer. Made on the host and copied.
         rings = [page for pages in self._num_pages for page in range(1, pages + 1)]
         self._free_pages = torch.tensor(rings, dtype=torch.int32, device="cpu").to(layout.device)
+        self._staging = HostStaging(layout.device)
         self._ledger = torch.classes.dsv4_npu_ops.KVLedger(
             layout.page_size,
             layout.sliding_window,
@@ -353,11 +355,7 @@ class KVAllocator:
 
     def _on_device(self, work: Tensor, num_mapped: int) -> tuple[Tensor, Tensor | None]:
         """The segments, and those of the mapping behind them, by one copy."""
-        device = self._free_pages.device
-        if device.type != "cpu" and work.numel():
-            # A copy of pageable memory waits for the stream.
-            work = work.pin_memory()
-        work = work.to(device, non_blocking=True)
+        (work,) = self._staging.to_device(work)
         if not num_mapped:
             return work, None
         split = work.shape[0] - num_mapped

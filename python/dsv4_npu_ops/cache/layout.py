@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 import torch
 
+from dsv4_npu_ops.npu_library import require_npu
+
 POOLS: tuple[str, ...] = ("full", "swa", "c4", "c128", "c4_state", "c128_state")
 """Pool names in table order, the order in which pools are checked, filled and reported everywhere."""
 
@@ -34,6 +36,7 @@ class KVLayout:
 
     Raises:
         ValueError: an argument out of range or an unknown pool name.
+        RuntimeError: the device is an NPU and something that it needs is missing.
 
     Source: docs/spec.md, model and pools; Python surface.
     """
@@ -48,6 +51,8 @@ class KVLayout:
     def __post_init__(self) -> None:
         if not isinstance(self.num_pages, Mapping):
             raise ValueError(f"KVLayout: num_pages is {self.num_pages!r}, expected a dict of pages by pool")
+        if str(self.device).split(":")[0] == "npu":
+            require_npu(f"KVLayout: device {str(self.device)!r}")
         # A copy: the caller may go on using its dict.
         object.__setattr__(self, "num_pages", dict(self.num_pages))
         sizes = {

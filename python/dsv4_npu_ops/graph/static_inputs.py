@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from dsv4_npu_ops.cache import KVLayout
+from dsv4_npu_ops.cache import HostStaging, KVLayout
 from dsv4_npu_ops.cache.allocator import Integers, host_integers
 from dsv4_npu_ops.graph_capture import is_capturing
 
@@ -32,6 +32,7 @@ class StaticInputs:
         self._layout, self._max_final_len, self._width = layout, max_final_len, width
         zeros = torch.zeros(3 if ragged else 2, num_rows, dtype=torch.int32, device="cpu")
         self._values = zeros.to(layout.device, copy=True)
+        self._staging = HostStaging(layout.device)
         self.req_pool_indices, self.seq_lens = self._values[0], self._values[1]
         self.widths: Tensor | None = self._values[2] if ragged else None
 
@@ -61,15 +62,8 @@ class StaticInputs:
             rows["widths"] = host_integers("fill", "widths", widths)
         self._check(rows)
         padding = [0] * (self._values.shape[1] - len(rows["seq_lens"]))
-        # Page-locked memory of its own for each call: the copy then waits for nothing, and torch reuses the memory only
-        # after the copy. From ordinary memory it would wait for the stream.
-        host = torch.tensor(
-            [values + padding for values in rows.values()],
-            dtype=torch.int32,
-            device="cpu",
-            pin_memory=self._values.device.type != "cpu",
-        )
-        self._values.copy_(host, non_blocking=True)
+        host = torch.tensor([values + padding for values in rows.values()], dtype=torch.int32, device="cpu")
+        self._staging.copy_into(self._values, host)
 
     def _check(self, rows: dict[str, list[int]]) -> None:
         requests, lengths = rows["req_pool_indices"], rows["seq_lens"]

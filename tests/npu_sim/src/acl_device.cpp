@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 
 #include "capture.h"
@@ -118,7 +119,11 @@ aclError aclrtGetPrimaryCtxState(int32_t device, uint32_t* flags, int32_t* activ
     return ACL_SUCCESS;
 }
 
-const char* aclrtGetSocName() { return kSocName; }
+// $ASCEND_DEVICE_SIM_SOC makes it another kind of NPU.
+const char* aclrtGetSocName() {
+    const char* name = std::getenv("ASCEND_DEVICE_SIM_SOC");
+    return name == nullptr ? kSocName : name;
+}
 
 aclError aclGetDeviceCapability(uint32_t device, aclDeviceInfo info, int64_t* value) {
     const char* function = "aclGetDeviceCapability";
