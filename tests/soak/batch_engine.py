@@ -11,54 +11,17 @@ from collections import Counter
 import numpy as np
 import torch
 from cache.checked_allocator import CheckedAllocator
-from reference.compress_metadata import compress_metadata
 from reference.kv_allocator import POOLS, TOKENS_PER_UNIT
-from reference.verify_bundle import verify_bundle
 
 import dsv4_npu_ops
+from soak.job import MAX_CHUNK, MAX_WIDTH, Job, pages_of_one
 from soak.stamped_pools import GARBAGE, StampedPools
+from soak.step_oracles import compare_metadata, compare_verify_step
 
 PAGE_SIZES = (1, 4, 16, 64, 128)
 CONTEXT_LENS = {1: 200, 4: 300, 16: 400, 64: 500, 128: 700}
 MAX_ROWS = 5
-MAX_WIDTH = 8
-MAX_CHUNK = 150
 ORACLE_SHARE = 0.25  # of the steps whose metadata are compared with the oracles, which take most of the time
-STATE_TOKENS = {"c4_state": 7, "c128_state": 127}
-
-
-class Job:
-    """A request: how much of it is cached, and what it is to become."""
-
-    def __init__(self, serial, prompt_len, total_len, width, chunk, received):
-        self.serial = serial
-        self.prefill_len = prompt_len
-        self.total_len = total_len
-        self.width = width
-        self.chunk = chunk
-        self.received = received  # prefilled elsewhere: the prompt's pages are allocated at once and arrive filled
-        self.committed = 0
-        self.row = None
-        self.content = (serial << 20) + np.arange(total_len + MAX_WIDTH)
-
-    @property
-    def prefilling(self):
-        return self.committed < self.prefill_len
-
-    def retracted(self):
-        self.received = False
-        self.prefill_len = max(self.prefill_len, self.committed)
-        self.committed, self.row = 0, None
-
-
-def pages_of_one(page_size, context_len, window):
-    """Pages that a request which has the pools to itself may need at once, or a few more."""
-    pages = {pool: -(-(context_len // unit) // page_size) for pool, unit in TOKENS_PER_UNIT.items()}
-    # Evicted to one step behind, reserved two verifies ahead.
-    kept = {"swa": window + MAX_CHUNK} | {pool: 2 * tokens for pool, tokens in STATE_TOKENS.items()}
-    for pool, tokens in kept.items():
-        pages[pool] = min(pages[pool], (tokens + 3 * MAX_WIDTH) // page_size + 4)
-    return pages
 
 
 class BatchEngine:
@@ -87,6 +50,7 @@ class BatchEngine:
         self.rope = dsv4_npu_ops.build_rope_tables(torch.polar(torch.ones_like(angles), angles), torch.float32)
         self.free_rows = list(range(MAX_ROWS))
         self.waiting, self.running = [], []  # in the order of arrival
+        self.cached = []  # finished requests that keep their pages for others to start on, the oldest first
         self.serial = 0
         self.events = Counter()
 
@@ -96,10 +60,8 @@ class BatchEngine:
             self.arrive()
         if self.choose.random() < 0.01:
             self.cancel()
-        if self.waiting and self.free_rows and self.choose.random() < 0.3:
-            job = self.waiting.pop(0)
-            job.row = self.free_rows.pop(self.choose.randrange(len(self.free_rows)))
-            self.running.append(job)
+        if self.waiting and (self.free_rows or self.cached) and self.choose.random() < 0.3:
+            self.admit()
         if self.choose.random() < 0.1:
             self.try_and_decide()
         self.receive()
@@ -124,13 +86,38 @@ class BatchEngine:
         self.waiting.append(Job(self.serial, prompt_len, total_len, width, chunk, received))
         self.events["arrived"] += 1
 
-    def leave(self, jobs):
+    def admit(self):
+        """Starts the first that waits; some begin on the prefix of another, as a radix cache lets them."""
+        if not self.free_rows:
+            self.free([self.cached.pop(0)])
+        job = self.waiting.pop(0)
+        job.row = self.free_rows.pop(self.choose.randrange(len(self.free_rows)))
+        sources = [source for source in self.running + self.cached if source.committed]
+        self.running.append(job)
+        if sources and not job.received and self.choose.random() < 0.4:
+            self.start_on_prefix(job, self.choose.choice(sources))
+
+    def start_on_prefix(self, job, source):
+        longest = min(source.committed, job.total_len - 1)
+        prefix = self.choose.choice((longest, self.choose.randint(0, longest)))
+        shared = self.checked.share_prefix([source.row], [job.row], [prefix])
+        if shared is None:
+            return  # no page for a copy: it starts from nothing
+        job.committed = shared.starts[0]
+        job.content[: job.committed] = source.content[: job.committed]
+        self.pools.copy_pages(shared.copies)
+        self.events["shared"] += job.committed > 0
+
+    def free(self, jobs):
         started = [job.row for job in jobs if job.row in self.checked.model.requests]
         if started:
             self.checked.free(started)
+        self.free_rows += [job.row for job in jobs]
+
+    def leave(self, jobs):
+        self.free(jobs)
         for job in jobs:
             self.running.remove(job)
-            self.free_rows.append(job.row)
 
     def cancel(self):
         everybody = self.waiting + self.running
@@ -154,13 +141,19 @@ class BatchEngine:
     # Allocation
 
     def batch_that_fits(self, due, allocate):
-        """Allocates for everybody who is due, and retracts the youngest until it fits; returns (jobs, slots)."""
+        """Allocates for everybody who is due; drops what is cached and retracts the youngest until it fits.
+
+        Returns jobs and slots.
+        """
         while jobs := [job for job in self.running if due(job)]:
             self.choose.shuffle(jobs)
             slots = allocate(jobs)
             if slots is not None:
                 return jobs, slots
-            self.retract_youngest()
+            if self.cached:
+                self.free([self.cached.pop(0)])
+            else:
+                self.retract_youngest()
         return [], None
 
     def extend(self, jobs):
@@ -227,7 +220,8 @@ class BatchEngine:
             self.tables, torch.tensor(rows), torch.tensor(lens), torch.tensor(finals), max_seq_len=max(finals)
         )
         if self.choose.random() < ORACLE_SHARE:
-            self.compare("prefill", metadata, rows, finals, lens, max(finals))
+            compare_metadata(self.checked, "prefill", metadata, rows, finals, lens, max(finals))
+            self.events["compared"] += 1
         self.read_and_write(jobs, slots, metadata, finals, finals)
         self.checked.evict(rows, finals)
         self.events["prefills"] += 1
@@ -253,8 +247,8 @@ class BatchEngine:
             max_seq_len=max(finals),
         )
         if self.choose.random() < ORACLE_SHARE:
-            self.compare("ragged", step.metadata, batch, batch_lens, batch_widths, max(finals))
-            self.compare_slots_and_rope(step, batch, batch_lens, batch_widths)
+            compare_verify_step(self.checked, step, self.rope, batch, batch_lens, batch_widths)
+            self.events["compared"] += 1
         ends = [length + self.choose.randint(1, width) for length, width in zip(lens, widths, strict=True)]
         self.read_and_write(jobs, step.out_cache_loc, step.metadata, finals, ends)
         # An engine that runs ahead of what it knows evicts to a lower bound.
@@ -265,7 +259,12 @@ class BatchEngine:
     def commit(self, jobs, ends):
         for job, end in zip(jobs, ends, strict=True):
             job.committed = end
-        self.leave([job for job in jobs if job.committed >= job.total_len])
+        for job in [job for job in jobs if job.committed >= job.total_len]:
+            if self.choose.random() < 0.3:
+                self.running.remove(job)
+                self.cached.append(job)
+            else:
+                self.leave([job])
 
     def read_and_write(self, jobs, slots, metadata, finals, ends):
         """A forward: reads what the windows hold, writes up to ``finals``; from ``ends`` on it is garbage."""
@@ -287,34 +286,3 @@ class BatchEngine:
             for pool, unit in TOKENS_PER_UNIT.items()
         }
         self.pools.write(written, stamps)
-
-    # Oracles
-
-    def oracle_tables(self):
-        return {pool: self.checked.model.rows[pool] if self.layout.has_pool(pool) else None for pool in POOLS}
-
-    def compare(self, form, metadata, rows, lens, operands, longest):
-        size = self.layout.page_size
-        columns = {pool: max(1, -(-(longest // unit) // size)) for pool, unit in TOKENS_PER_UNIT.items()}
-        expected = compress_metadata(
-            form,
-            self.oracle_tables(),
-            rows,
-            lens,
-            operands,
-            None,
-            page=size,
-            window=self.layout.sliding_window,
-            columns=columns,
-        )
-        for name, values in expected.items():
-            assert getattr(metadata, name).tolist() == values, name
-        self.events["compared"] += 1
-
-    def compare_slots_and_rope(self, step, rows, lens, widths):
-        for name, values in verify_bundle(self.oracle_tables(), rows, lens, widths).items():
-            assert getattr(step.out_cache_loc, name).tolist() == values, name
-        for pool in ("c4", "c128"):
-            positions = getattr(step.metadata, f"positions_{pool}")
-            for table, name in zip(self.rope, ("cos", "sin"), strict=True):
-                assert torch.equal(getattr(step, f"{pool}_{name}"), table[positions]), name

@@ -28,6 +28,13 @@ class StampedPools:
             memory[slots[pool]] = stamps[TOKENS_PER_UNIT[pool]]
             memory[0] = GARBAGE
 
+    def copy_pages(self, copies):
+        """copies: pool -> (source pages, destination pages)."""
+        size = self.layout.page_size
+        for pool, pages in copies.items():
+            memory = self.stamps[pool].reshape(-1, size)
+            memory[pages[1].numpy()] = memory[pages[0].numpy()]
+
     def check_reads(self, page_tables, row, content, length):
         """Everything that a step of a request with ``length`` committed tokens may read is found by its page tables.
 

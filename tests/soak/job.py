@@ -1,0 +1,42 @@
+"""Requests of the soak, and the pages that one of them may need."""
+
+import numpy as np
+from reference.kv_allocator import TOKENS_PER_UNIT
+
+MAX_WIDTH = 8
+MAX_CHUNK = 150
+STATE_TOKENS = {"c4_state": 7, "c128_state": 127}
+
+
+class Job:
+    """A request: how much of it is cached, and what it is to become."""
+
+    def __init__(self, serial, prompt_len, total_len, width, chunk, received):
+        self.serial = serial
+        self.prefill_len = prompt_len
+        self.total_len = total_len
+        self.width = width
+        self.chunk = chunk
+        self.received = received  # prefilled elsewhere: the prompt's pages are allocated at once and arrive filled
+        self.committed = 0
+        self.row = None
+        self.content = (serial << 20) + np.arange(total_len + MAX_WIDTH)
+
+    @property
+    def prefilling(self):
+        return self.committed < self.prefill_len
+
+    def retracted(self):
+        self.received = False
+        self.prefill_len = max(self.prefill_len, self.committed)
+        self.committed, self.row = 0, None
+
+
+def pages_of_one(page_size, context_len, window):
+    """Pages that a request which has the pools to itself may need at once, or a few more."""
+    pages = {pool: -(-(context_len // unit) // page_size) for pool, unit in TOKENS_PER_UNIT.items()}
+    # Evicted to one step behind, reserved two verifies ahead.
+    kept = {"swa": window + MAX_CHUNK} | {pool: 2 * tokens for pool, tokens in STATE_TOKENS.items()}
+    for pool, tokens in kept.items():
+        pages[pool] = min(pages[pool], (tokens + 3 * MAX_WIDTH) // page_size + 4)
+    return pages
