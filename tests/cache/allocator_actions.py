@@ -77,9 +77,9 @@ class AllocatorActions:
             targets = self.some(free)
             sources = [self.checked.running[self.integer(0, len(self.checked.running) - 1)] for _ in targets]
             prefixes = [self.committed[req] - self.integer(0, min(self.committed[req], 40)) for req in sources]
-            starts = self.checked.share_prefix(sources, targets, prefixes)
-            if starts is not None:
-                self.committed.update(zip(targets, starts, strict=True))
+            shared = self.checked.share_prefix(sources, targets, prefixes)
+            if shared is not None:
+                self.committed.update(zip(targets, shared[0], strict=True))
 
     def evict(self):
         if self.checked.running:

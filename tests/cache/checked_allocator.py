@@ -58,7 +58,7 @@ class CheckedAllocator:
         )
 
     def share_prefix(self, sources, targets, prefixes):
-        """Returns where the targets start, None when both sides refuse the call."""
+        """Returns where the targets start, and by pool the pages to copy and their copies; None when both refuse."""
 
         def real():
             shared = self.alloc.share_prefix(sources, targets, prefixes)
@@ -66,8 +66,7 @@ class CheckedAllocator:
             copies = {pool: (pages.tolist(), own.tolist()) for pool, (pages, own) in shared.copies.items()}
             return shared.starts, copies
 
-        got = self.call(real, lambda: self.model.share(sources, targets, prefixes))
-        return got[0] if got is not None else None
+        return self.call(real, lambda: self.model.share(sources, targets, prefixes))
 
     def evict(self, reqs, lengths):
         self.call(lambda: self.alloc.evict(reqs, lengths), lambda: self.model.evict(reqs, lengths))

@@ -103,9 +103,9 @@ class BatchEngine:
         shared = self.checked.share_prefix([source.row], [job.row], [prefix])
         if shared is None:
             return  # no page for a copy: it starts from nothing
-        job.committed = shared.starts[0]
+        (job.committed,), copies = shared
         job.content[: job.committed] = source.content[: job.committed]
-        self.pools.copy_pages(shared.copies)
+        self.pools.copy_pages(copies)
         self.events["shared"] += job.committed > 0
 
     def free(self, jobs):

@@ -33,7 +33,7 @@ class StampedPools:
         size = self.layout.page_size
         for pool, pages in copies.items():
             memory = self.stamps[pool].reshape(-1, size)
-            memory[pages[1].numpy()] = memory[pages[0].numpy()]
+            memory[pages[1]] = memory[pages[0]]
 
     def check_reads(self, page_tables, row, content, length):
         """Everything that a step of a request with ``length`` committed tokens may read is found by its page tables.
