@@ -42,7 +42,8 @@ elif NPU:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "cpu_only: checks what only the CPU does, such as raising on bad values")
-    config.addinivalue_line("markers", "simulated_only: checks what only the simulated device shows")
+    config.addinivalue_line("markers", "device_only: checks what only a device does, such as error words")
+    config.addinivalue_line("markers", "simulated_only: checks what only the kernel simulator shows, such as traffic")
     config.addinivalue_line("markers", "one_variant: slow, and the variants of the device make no difference to it")
 
 
@@ -56,8 +57,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    unwanted = ["simulated_only"] if not KERNEL_SIM else []
-    unwanted += ["cpu_only"] if KERNEL_SIM or NPU else []
+    unwanted = [] if KERNEL_SIM else ["simulated_only"]
+    unwanted.append("cpu_only" if KERNEL_SIM or NPU else "device_only")
     for item in items:
         for marker in unwanted:
             if item.get_closest_marker(marker):
@@ -80,9 +81,11 @@ def device(request: pytest.FixtureRequest) -> Iterator[torch.device]:
 
 
 @pytest.fixture
-def ascend_sim() -> Iterator["AscendSim"]:
-    """The simulated device, for tests marked simulated_only."""
-    simulated_device.take_errors()
-    simulated_device.take_counters()
-    yield simulated_device
-    simulated_device.take_errors()
+def ascend_sim() -> Iterator["AscendSim | Npu"]:
+    """The device, for tests marked device_only, or simulated_only with its counters."""
+    under_test = npu if NPU else simulated_device
+    under_test.take_errors()
+    if KERNEL_SIM:
+        simulated_device.take_counters()
+    yield under_test
+    under_test.take_errors()

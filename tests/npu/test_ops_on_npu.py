@@ -1,7 +1,5 @@
 """The project's ops on npu tensors: the NPU sources as they are, on the simulated device."""
 
-import dataclasses
-
 import pytest
 import torch
 
@@ -76,60 +74,6 @@ def test_the_second_device_runs_its_own_tensors(sim, ops):
 
 
 POOLS = ("full", "swa", "c4", "c128", "c4_state", "c128_state")
-
-
-def filled_tables(ops, device):
-    """Tables of three requests that hold some slot everywhere, the same on every device."""
-    layout = ops.KVLayout(16, 32, 3, 512, dict.fromkeys(POOLS, 64), device)
-    tables = ops.RequestTables(layout)
-    generator = torch.Generator().manual_seed(1)
-    for table in tables.in_order():
-        table.copy_(torch.randint(16, 1024, table.shape, generator=generator, dtype=torch.int32))
-    return layout, tables
-
-
-def fields(step):
-    """Every tensor of a verify step, on the host."""
-    tensors = [
-        *step.out_cache_loc.in_order(),
-        *(getattr(step.metadata, field.name) for field in dataclasses.fields(step.metadata)),
-    ]
-    tensors += [step.c4_cos, step.c4_sin, step.c128_cos, step.c128_sin]
-    return [tensor.cpu() for tensor in tensors]
-
-
-def test_a_captured_verify_step_replays_like_the_cpu(sim, ops):
-    width, rows = 4, 3
-    cos, sin = torch.randn(512, 8), torch.randn(512, 8)
-    cpu_layout, cpu_tables = filled_tables(ops, "cpu")
-    layout, tables = filled_tables(ops, "npu")
-    requests, lengths = torch.zeros(rows, dtype=torch.int32).to("npu"), torch.zeros(rows, dtype=torch.int32).to("npu")
-    on_npu = cos.to("npu"), sin.to("npu")
-    out = ops.VerifyStep.empty(layout, rows, rows * width, 8)
-    torch.npu.synchronize()
-    graph = torch.npu.NPUGraph()
-    with torch.npu.graph(graph, stream=torch.npu.Stream()):
-        ops.build_verify_step(tables, requests, lengths, width, *on_npu, out=out)
-    # Live rows and padding, other requests and lengths, and an idle replay at last.
-    for indices, committed in (([0, 1, 2], [126, 5, 300]), ([2, 0, 0], [7, 255, 0]), ([9, 9, 9], [0, 0, 0])):
-        requests.copy_(torch.tensor(indices, dtype=torch.int32))
-        lengths.copy_(torch.tensor(committed, dtype=torch.int32))
-        torch.npu.synchronize()
-        sim.reset_counters()
-        graph.replay()
-        torch.npu.synchronize()
-        assert counted(sim, "run.") == {"run.verify_step": 1}
-        want = ops.build_verify_step(
-            cpu_tables,
-            torch.tensor(indices, dtype=torch.int32),
-            torch.tensor(committed, dtype=torch.int32),
-            width,
-            cos,
-            sin,
-            out=ops.VerifyStep.empty(cpu_layout, rows, rows * width, 8),
-        )
-        for got, wanted in zip(fields(out), fields(want), strict=True):
-            assert torch.equal(got, wanted)
 
 
 def test_a_verify_step_is_four_launches_and_one_copy(sim, ops):

@@ -27,7 +27,6 @@ def test_the_sanitizer_sees_a_missing_wait(run_process):
     done = run_process(
         """
         import dsv4_npu_ops
-        torch.ops.load_library(str(npu_sim.build_dir() / "project_ops" / "libdsv4_npu.so"))
         side = torch.npu.Stream()
         table, positions = torch.ones(4, 2).to("npu"), torch.zeros(3, dtype=torch.int64).to("npu")
         side.wait_stream(torch.npu.current_stream())

@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
-import dsv4_npu_ops  # noqa: F401  (registers the ops that the backend overrides)
 from dsv4_npu_ops.npu_library import require_npu
 
 NAMESPACE = "dsv4_npu_ops"
@@ -70,6 +69,21 @@ class Npu:
             yield
         finally:
             self._set(Variant("npu:0", False, self.variants[0].mode))
+
+    def take_errors(self) -> list[list[int]]:
+        """The non-zero lanes of the first device's error words; clears them."""
+        if self._sim is not None:
+            self._sim.reset_errors()  # what a test left has failed that test
+        lanes = torch.ops.dsv4_npu_ops.npu_error_lanes(0)
+        if lanes is None:
+            return []
+        found = [lane for lane in lanes.cpu().tolist() if any(lane)]
+        if found:
+            lanes.copy_(torch.zeros(lanes.shape, dtype=lanes.dtype))
+        return found
+
+    def force_blocks(self, blocks: int) -> None:
+        """Nothing: an NPU takes the blocks that the op asks for."""
 
     def _set(self, variant: Variant) -> None:
         self._variant = variant

@@ -311,7 +311,7 @@ BAD_ROWS = [
 ]
 
 
-@pytest.mark.simulated_only
+@pytest.mark.device_only
 @pytest.mark.parametrize("blocks", [1, 7])
 @pytest.mark.parametrize("row, fault, value", BAD_ROWS)
 def test_a_bad_row_is_padding_and_reported(ascend_sim, blocks, row, fault, value):

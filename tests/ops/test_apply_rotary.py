@@ -170,7 +170,7 @@ def test_one_row_for_all_tokens(device):
     assert torch.equal(repeated, q)
 
 
-@pytest.mark.simulated_only
+@pytest.mark.device_only
 def test_the_device_refuses_float64():
     cos, sin = make_rows(2, 4, torch.float32, "cpu")
     x = torch.ones(2, 4, dtype=torch.float64)

@@ -64,7 +64,7 @@ def test_a_buffer_that_is_too_small_is_not_written():
     assert out.tolist() == [POISON]
 
 
-@pytest.mark.simulated_only
+@pytest.mark.device_only
 def test_more_groups_than_entries_are_reported(ascend_sim):
     out = torch.full((2,), POISON, dtype=torch.int32)
     dsv4_npu_ops.c4_slots_from_full(int32([131, 7, 135]), out=out)

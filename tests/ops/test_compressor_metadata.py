@@ -289,7 +289,7 @@ def test_bad_arguments(bad, message):
             dsv4_npu_ops.compressor_metadata(**arguments)
 
 
-@pytest.mark.simulated_only
+@pytest.mark.device_only
 def test_bad_values_bring_no_group_and_an_error_word(ascend_sim):
     # A request between two good ones that cannot be read; groups are of the outer two.
     for bad_cu_seqlens, bad_start, code, value in (
@@ -308,7 +308,7 @@ def test_bad_values_bring_no_group_and_an_error_word(ascend_sim):
         assert ascend_sim.take_errors() == [[6, code, 1, value, 0, 0, 0, 0]]
 
 
-@pytest.mark.simulated_only
+@pytest.mark.device_only
 def test_lost_groups_and_slots_beyond_int32_are_reported(ascend_sim):
     assert run([0, 8, 16], [0, 0], [[1], [2]], num_rows=3) == [16, 17, 32]
     assert ascend_sim.take_errors() == [[6, 4, 1, 4, 0, 0, 0, 0]]

@@ -255,7 +255,7 @@ def test_bad_calls_raise_and_write_nothing(bad, message):
         assert torch.equal(before[name], tensor), name
 
 
-@pytest.mark.simulated_only
+@pytest.mark.device_only
 def test_bad_rows_are_padding_and_leave_an_error_word(ascend_sim):
     tables, (cos, sin) = make_tables(), rope_tables(300, 8)
     for lengths, requests, lane in (

@@ -120,7 +120,7 @@ def test_bad_segments_write_nothing(segment, message):
     assert torch.all(mapping == POISON)
 
 
-@pytest.mark.simulated_only
+@pytest.mark.device_only
 @pytest.mark.parametrize("segment, message", BAD_SEGMENTS[:5], ids=[str(s) for s, _ in BAD_SEGMENTS[:5]])
 def test_a_bad_segment_is_left_out_and_reported(ascend_sim, segment, message):
     tables, mapping = with_bad_slots()
@@ -132,7 +132,7 @@ def test_a_bad_segment_is_left_out_and_reported(ascend_sim, segment, message):
     assert lane[0] == 10 and lane[2:4] == [1, segment[0]]
 
 
-@pytest.mark.simulated_only
+@pytest.mark.device_only
 def test_a_page_without_a_full_slot_is_left_out_and_reported(ascend_sim):
     tables, mapping = with_bad_slots()
     map_full_to_swa(tables, work_list([(1, 0, 20, 1)], "cpu"), mapping)

@@ -281,7 +281,7 @@ def test_opcheck():
     )
 
 
-@pytest.mark.simulated_only
+@pytest.mark.device_only
 def test_a_bad_reserve_segment_is_left_out_and_reported(ascend_sim):
     state = device_with_one_page()
     before = state.rows()
@@ -294,7 +294,7 @@ def test_a_bad_reserve_segment_is_left_out_and_reported(ascend_sim):
     assert ascend_sim.take_errors() == [[7, 2, 1, 3, 0, 0, 0, 0]]
 
 
-@pytest.mark.simulated_only
+@pytest.mark.device_only
 def test_a_bad_release_segment_is_left_out_and_reported(ascend_sim):
     state = device_with_one_page()
     before = state.rows()

@@ -71,7 +71,7 @@ def test_rows_of_several_tiles(device, inverse):
     assert torch.equal(got_sin.cpu(), (-sin.cpu() if inverse else sin.cpu())[positions])
 
 
-@pytest.mark.simulated_only
+@pytest.mark.device_only
 @pytest.mark.parametrize("out_dtype", DTYPES)
 def test_position_outside_the_table_gives_nan_and_an_error_word(ascend_sim, out_dtype):
     cos, sin = make_tables(8, 4, torch.float32, "cpu")

@@ -132,7 +132,7 @@ def test_a_page_that_the_source_does_not_have():
     assert rows_of(tables) == before
 
 
-@pytest.mark.simulated_only
+@pytest.mark.device_only
 @pytest.mark.parametrize("segment, code, message", BAD_SEGMENTS, ids=IDS)
 def test_a_bad_segment_is_left_out_and_reported(ascend_sim, segment, code, message):
     tables, rings, free_pages = make(8, "cpu")

@@ -13,7 +13,7 @@ from reference.verify_bundle import verify_bundle
 import dsv4_npu_ops
 from dsv4_npu_ops import build_verify_step, flatten_verify_bundle
 
-pytestmark = pytest.mark.simulated_only
+pytestmark = pytest.mark.device_only
 
 NEGATIVE_LENGTH, NEGATIVE_OPERAND, PREFIX_BEYOND_LENGTH, BEYOND_CONTEXT = 1, 2, 3, 4
 BEYOND_MAX_SEQ_LEN, UNKNOWN_REQUEST, BEYOND_TOKENS, BEYOND_GROUPS, POSITION_OUT_OF_RANGE = 5, 6, 7, 8, 100
@@ -109,6 +109,7 @@ def test_rope_rows_past_the_table_are_nan(ascend_sim, blocks):
 
 
 @pytest.mark.parametrize("blocks, dim", [(0, 64), (1, 128)])
+@pytest.mark.simulated_only
 def test_large_verify_step(ascend_sim, blocks, dim):
     """B=64, context 8192, n=4, page 128: equal to the oracle, and close to the bytes that must move."""
     rows, context, width = 64, 8192, 4

@@ -237,7 +237,7 @@ BAD_ROWS = [
 ]
 
 
-@pytest.mark.simulated_only
+@pytest.mark.device_only
 @pytest.mark.parametrize("blocks", [1, 7])
 @pytest.mark.parametrize("requests, starts, ends, fault, value", BAD_ROWS)
 def test_a_bad_row_on_a_device_is_padding_and_reported(ascend_sim, blocks, requests, starts, ends, fault, value):
@@ -269,14 +269,14 @@ def test_device_traffic(ascend_sim):
     assert launch["mte2_calls"] < 100
 
 
-@pytest.mark.simulated_only
+@pytest.mark.device_only
 def test_more_rows_than_a_device_takes():
     many = torch.zeros(4097, dtype=torch.int64)
     with pytest.raises(ValueError, match="req_pool_indices has 4097 entries, expected at most 4096 on a device"):
         dsv4_npu_ops.write_req_tables(poisoned_tables("cpu"), many, many, many, as_loc([[]] * 6, "cpu"))
 
 
-@pytest.mark.simulated_only
+@pytest.mark.device_only
 def test_as_many_rows_as_a_device_takes(ascend_sim):
     tables = poisoned_tables("cpu")
     requests, starts, ends = (torch.zeros(4096, dtype=torch.int64) for _ in range(3))

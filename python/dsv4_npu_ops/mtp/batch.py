@@ -9,6 +9,7 @@ from transformers import DeepseekV4Config
 
 from dsv4_npu_ops import (
     CompressMetadata,
+    HostStaging,
     KVLayout,
     OutCacheLoc,
     RequestTables,
@@ -95,6 +96,7 @@ class StepBuilder:
     ) -> None:
         self._tables, self._layout = tables, layout
         self._model_device = torch.device(layout.device if model_device is None else model_device)
+        self._staging = HostStaging(layout.device)
         self._copy_to_model = clock.wrap(lambda tensor: tensor.to(self._model_device), "copy_to_model")
         cache = RopeCache()
         self._rope: dict[str, Rotary] = {}
@@ -116,9 +118,8 @@ class StepBuilder:
 
     def _columns(self, *columns: list[int]) -> tuple[Tensor, ...]:
         """int32 host values as vectors on the layout's device, brought there by one copy that nobody waits for."""
-        device = torch.device(self._layout.device)
-        values = torch.tensor(columns, dtype=torch.int32, pin_memory=device.type != "cpu")
-        return values.to(device, non_blocking=True).unbind()
+        (values,) = self._staging.to_device(torch.tensor(columns, dtype=torch.int32))
+        return values.unbind()
 
     def _rows(self, batch: Batch) -> tuple[Tensor, Tensor, int | Tensor]:
         """Request indices, committed lengths and widths as the ops take them."""
