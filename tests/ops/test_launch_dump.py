@@ -1,5 +1,6 @@
 """A saved call holds all that is needed to repeat it, and the replay tool says whether results differ."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -63,7 +64,8 @@ def test_a_file_of_another_format_is_refused(tmp_path):
 def test_the_tool_compares_the_recorded_call_with_cpu_and_simulator(saved):
     def run(path):
         command = [sys.executable, "-m", "ascend_backend.replay", str(path), "--blocks", "2"]
-        return subprocess.run(command, cwd=TESTS, capture_output=True, text=True)
+        path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+        return subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True)
 
     done = run(saved[1])
     assert done.returncode == 0, done.stderr
