@@ -1,6 +1,5 @@
 #include <ATen/Parallel.h>
 #include <c10/util/StringUtil.h>
-#include <torch/library.h>
 
 #include <cstring>
 #include <string>
@@ -76,8 +75,7 @@ void copy_hidden(const RowReader& rows, const AdvanceStepParams& p, const char* 
     });
 }
 
-void run(const AdvanceInputs& inputs, const AdvanceOutputs& out) {
-    const AdvanceStepParams p = check_advance_step(inputs, out);
+void run(const AdvanceStepParams& p, const AdvanceInputs& inputs, const AdvanceOutputs& out) {
     const RowReader rows{inputs.req_pool_indices.const_data_ptr(), inputs.seq_lens.const_data_ptr(),
                          inputs.accepted_lens.const_data_ptr(),
                          p.has_cu_seqlens ? inputs.cu_seqlens->const_data_ptr<int32_t>() : nullptr, p};
@@ -118,36 +116,8 @@ void run(const AdvanceInputs& inputs, const AdvanceOutputs& out) {
     }
 }
 
-void advance_step_out_cpu(const at::Tensor& full_table, const at::Tensor& swa_table, const at::Tensor& req_pool_indices,
-                          const at::Tensor& seq_lens, const at::Tensor& accepted_lens, const at::Tensor& token_ids,
-                          const std::optional<at::Tensor>& cu_seqlens, const std::optional<at::Tensor>& hidden_states,
-                          int64_t width, int64_t max_context_len, const at::Tensor& next_seq_lens,
-                          const at::Tensor& extend_lens, const at::Tensor& next_token_ids, const at::Tensor& positions,
-                          const at::Tensor& out_full_loc, const at::Tensor& out_swa_loc,
-                          const at::Tensor& sampled_index, const std::optional<at::Tensor>& next_hidden) {
-    run({full_table, swa_table, req_pool_indices, seq_lens, accepted_lens, token_ids, cu_seqlens, hidden_states, width,
-         max_context_len},
-        {next_seq_lens, extend_lens, next_token_ids, positions, out_full_loc, out_swa_loc, sampled_index, next_hidden});
-}
-
-AdvanceResults advance_step_cpu(const at::Tensor& full_table, const at::Tensor& swa_table,
-                                const at::Tensor& req_pool_indices, const at::Tensor& seq_lens,
-                                const at::Tensor& accepted_lens, const at::Tensor& token_ids,
-                                const std::optional<at::Tensor>& cu_seqlens,
-                                const std::optional<at::Tensor>& hidden_states, int64_t width,
-                                int64_t max_context_len) {
-    const AdvanceInputs inputs{full_table, swa_table,  req_pool_indices, seq_lens, accepted_lens,
-                               token_ids,  cu_seqlens, hidden_states,    width,    max_context_len};
-    AdvanceOutputs out = empty_advance_outputs(inputs);
-    run(inputs, out);
-    return advance_results(inputs, std::move(out));
-}
-
 }  // namespace
 
-TORCH_LIBRARY_IMPL(dsv4_npu_ops, CPU, m) {
-    m.impl("advance_step", &advance_step_cpu);
-    m.impl("advance_step.out", &advance_step_out_cpu);
-}
+TORCH_LIBRARY_IMPL(dsv4_npu_ops, CPU, m) { register_advance_step<&run>(m); }
 
 }  // namespace dsv4

@@ -1,6 +1,5 @@
 #include <ATen/Parallel.h>
 #include <c10/util/SmallVector.h>
-#include <torch/library.h>
 
 #include <cstring>
 
@@ -100,8 +99,7 @@ void write_entries(int64_t begin, int64_t end, const ScannedDrafts& drafts, cons
     }
 }
 
-void run(const DraftStepsInputs& inputs, const DraftStepsOutputs& out) {
-    const DraftStepsParams p = check_draft_steps(inputs, out);
+void run(const DraftStepsParams& p, const DraftStepsInputs& inputs, const DraftStepsOutputs& out) {
     const ScannedDrafts drafts = scan(inputs, p);
     const Tables tables{static_cast<const char*>(inputs.rope_cos.const_data_ptr()),
                         static_cast<const char*>(inputs.rope_sin.const_data_ptr())};
@@ -113,33 +111,8 @@ void run(const DraftStepsInputs& inputs, const DraftStepsOutputs& out) {
                      [&](int64_t begin, int64_t end) { write_entries(begin, end, drafts, tables, buffers, p); });
 }
 
-void draft_steps_out_cpu(const at::Tensor& seq_lens, const std::optional<at::Tensor>& reservation,
-                         const std::optional<at::Tensor>& req_pool_indices, const std::optional<at::Tensor>& table,
-                         const at::Tensor& rope_cos, const at::Tensor& rope_sin, int64_t topk, int64_t num_steps,
-                         int64_t max_context_len, const at::Tensor& slots, const at::Tensor& positions,
-                         const at::Tensor& kv_lens, const at::Tensor& cos, const at::Tensor& sin) {
-    run({seq_lens, reservation, req_pool_indices, table, rope_cos, rope_sin, topk, num_steps, max_context_len},
-        {slots, positions, kv_lens, cos, sin});
-}
-
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> draft_steps_cpu(
-    const at::Tensor& seq_lens, const std::optional<at::Tensor>& reservation,
-    const std::optional<at::Tensor>& req_pool_indices, const std::optional<at::Tensor>& table,
-    const at::Tensor& rope_cos, const at::Tensor& rope_sin, int64_t topk, int64_t num_steps, int64_t num_entries,
-    int64_t max_context_len) {
-    const DraftStepsInputs inputs{seq_lens, reservation, req_pool_indices, table,          rope_cos,
-                                  rope_sin, topk,        num_steps,        max_context_len};
-    DraftStepsOutputs out = empty_draft_steps(inputs, num_entries);
-    run(inputs, out);
-    return {std::move(out.slots), std::move(out.positions), std::move(out.kv_lens), std::move(out.cos),
-            std::move(out.sin)};
-}
-
 }  // namespace
 
-TORCH_LIBRARY_IMPL(dsv4_npu_ops, CPU, m) {
-    m.impl("draft_steps", &draft_steps_cpu);
-    m.impl("draft_steps.out", &draft_steps_out_cpu);
-}
+TORCH_LIBRARY_IMPL(dsv4_npu_ops, CPU, m) { register_draft_steps<&run>(m); }
 
 }  // namespace dsv4

@@ -1,5 +1,3 @@
-#include <torch/library.h>
-
 #include <algorithm>
 
 #include "ops/map_full_to_swa/map_full_to_swa.h"
@@ -41,9 +39,8 @@ void map_segment(const MapSegment& s, const MapPointers& data, const MapFullToSw
     }
 }
 
-void map_full_to_swa_cpu(const at::Tensor& full_table, const at::Tensor& swa_table, const at::Tensor& segments,
-                         const at::Tensor& full_to_swa, int64_t page_size) {
-    const MapFullToSwaParams p = check_map_full_to_swa(full_table, swa_table, segments, full_to_swa, page_size);
+void run(const MapFullToSwaParams& p, const at::Tensor& full_table, const at::Tensor& swa_table,
+         const at::Tensor& segments, const at::Tensor& full_to_swa) {
     const MapPointers data{full_table.const_data_ptr<int32_t>(), swa_table.const_data_ptr<int32_t>(),
                            full_to_swa.mutable_data_ptr<int64_t>()};
     const auto* list = reinterpret_cast<const MapSegment*>(segments.const_data_ptr<int32_t>());
@@ -61,6 +58,6 @@ void map_full_to_swa_cpu(const at::Tensor& full_table, const at::Tensor& swa_tab
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(dsv4_npu_ops, CPU, m) { m.impl("map_full_to_swa", &map_full_to_swa_cpu); }
+TORCH_LIBRARY_IMPL(dsv4_npu_ops, CPU, m) { register_map_full_to_swa<&run>(m); }
 
 }  // namespace dsv4

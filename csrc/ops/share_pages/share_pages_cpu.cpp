@@ -1,7 +1,4 @@
-#include <torch/library.h>
-
 #include <cstring>
-#include <utility>
 
 #include "ops/share_pages/share_pages.h"
 
@@ -51,13 +48,8 @@ void share_segment(const ShareSegment& s, const SharePointers& data, const Share
     }
 }
 
-std::tuple<at::Tensor, at::Tensor> share_pages_cpu(
-    const at::Tensor& full_table, const at::Tensor& swa_table, const at::Tensor& c4_table, const at::Tensor& c128_table,
-    const at::Tensor& c4_state_table, const at::Tensor& c128_state_table, const at::Tensor& free_pages,
-    const at::Tensor& segments, at::IntArrayRef num_pages, int64_t num_copies, int64_t page_size) {
-    const PoolTables tables{{full_table, swa_table, c4_table, c128_table, c4_state_table, c128_state_table}};
-    const SharePagesParams p = check_share_pages(tables, free_pages, segments, num_pages, num_copies, page_size);
-    CopiedPages pages = empty_copied_pages(tables, num_copies);
+void run(const SharePagesParams& p, const PoolTables& tables, const at::Tensor& free_pages, const at::Tensor& segments,
+         const CopiedPages& pages) {
     SharePointers data{{},
                        free_pages.const_data_ptr<int32_t>(),
                        pages.source.mutable_data_ptr<int32_t>(),
@@ -76,11 +68,10 @@ std::tuple<at::Tensor, at::Tensor> share_pages_cpu(
     for (int32_t i = 0; i < p.num_segments; ++i) {
         share_segment(list[i], data, p);
     }
-    return {std::move(pages.source), std::move(pages.destination)};
 }
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(dsv4_npu_ops, CPU, m) { m.impl("share_pages", &share_pages_cpu); }
+TORCH_LIBRARY_IMPL(dsv4_npu_ops, CPU, m) { register_share_pages<&run>(m); }
 
 }  // namespace dsv4
