@@ -57,7 +57,6 @@ class C4SlotsFromFull {
     __aicore__ inline int64_t pack(int64_t first, int64_t count) {
         const uint32_t elems = static_cast<uint32_t>(count);
         const uint32_t compared = round_up<uint32_t>(elems, kC4CompareSlots);
-        AscendC::PipeBarrier<PIPE_V>();
         AscendC::Duplicate(slots_, int32_t{0}, static_cast<int32_t>(compared));
         order<HardEvent::V_MTE2>();
         const uint8_t missing = static_cast<uint8_t>(round_up<uint32_t>(elems, kLaneSlots) - elems);
@@ -76,6 +75,7 @@ class C4SlotsFromFull {
         uint64_t found = 0;
         AscendC::GatherMask(groups_, slots_, bits_.ReinterpretCast<uint32_t>(), true, elems,
                             AscendC::GatherMaskParams{1, 1, 8, 8}, found);
+        // The count is a register of V; and what is issued from here on finds V idle.
         order<HardEvent::V_S>();
         return static_cast<int64_t>(found);
     }
@@ -83,7 +83,6 @@ class C4SlotsFromFull {
     __aicore__ inline void write(int64_t found) {
         const int64_t fitting = max_of<int64_t>(0, min_of<int64_t>(found, p_.capacity_groups - written_));
         if (fitting > 0) {
-            order<HardEvent::V_MTE3>();
             store(c4_loc_[static_cast<uint64_t>(written_)], groups_, static_cast<uint32_t>(fitting));
         }
         if (fitting < found) {
@@ -97,7 +96,6 @@ class C4SlotsFromFull {
             return;
         }
         order<HardEvent::MTE3_V>();
-        AscendC::PipeBarrier<PIPE_V>();
         AscendC::Duplicate(groups_, int32_t{0}, static_cast<int32_t>(kC4TileSlots));
         order<HardEvent::V_MTE3>();
         for (int64_t group = written_; group < p_.capacity_groups; group += kC4TileSlots) {

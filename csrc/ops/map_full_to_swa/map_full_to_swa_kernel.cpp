@@ -80,7 +80,6 @@ class MapFullToSwa {
         const int32_t units = tile.pages * tile.pitch_units;
         order<HardEvent::MTE3_V>();
         if (s.source == kMapTable) {
-            order<HardEvent::MTE2_V>();
             AscendC::Cast(entries_, swa_slots_, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(units));
         } else {
             AscendC::Duplicate(entries_.ReinterpretCast<int32_t>(), int32_t{0}, 2 * units);

@@ -73,8 +73,8 @@ class SharePages {
     __aicore__ inline void take_over(const ShareSegment& s, int32_t begin, int32_t end) {
         for (int32_t unit = begin; unit < end; unit += kSharePieceUnits) {
             const uint32_t units = static_cast<uint32_t>(min_of<int32_t>(kSharePieceUnits, end - unit));
+            // A copy before has stored what V wrote to the slots.
             order<HardEvent::MTE3_MTE2>();
-            order<HardEvent::V_MTE2>();
             load(slots_, table(s, source_offset_elems(s, unit, p_)), units);
             order<HardEvent::MTE2_MTE3>();
             store(table(s, target_offset_elems(s, unit, p_)), slots_, units);
