@@ -96,8 +96,10 @@ def test_reserve_extend_equals_the_oracle(device, page_size, data, source):
         assert all(w is None or slot == w for slot, w in zip(slots.tolist(), wanted, strict=True))
 
 
-def test_reserve_extend_of_many_segments(device):
-    """More than a core works on at a time, of all kinds in turn; half pages, so that joined ones follow a kept half."""
+@pytest.mark.parametrize("count", [270, 269])
+def test_reserve_extend_of_many_segments(device, count):
+    """More than a core works on at a time, of all kinds in turn; half pages, so that joined ones follow a kept half.
+    A search for a block's first segment cuts one of the lists into equal parts, and not the other."""
     state = Device(device, 4, [COLUMNS] * 6, random.Random(1).shuffle)
     segments, num_slots = [], [0] * 6
     for pool in range(6):
@@ -108,9 +110,10 @@ def test_reserve_extend_of_many_segments(device):
             for page in range(COLUMNS // 4):
                 unit, take = 4 * page, (page + request) % 2 == 1
                 kinds = [(0, 4, oracle.TAKE)] if take else [(0, 2, oracle.KEEP), (2, 4, oracle.JOIN)]
-                for begin, end, kind in kinds:
+                for begin, end, kind in kinds[: count - len(segments)]:
                     segments.append([pool, request, unit + begin, unit + end, kind, page, num_slots[pool], 0])
                     num_slots[pool] += end - begin
+    assert len(segments) == count
     want_rows = state.rows()
     want = oracle.reserve_extend(want_rows, state.rings, segments, num_slots, 4)
     got = reserve_extend(state.tables, state.free_pages(), state.segments(segments), state.num_pages, num_slots)
