@@ -45,7 +45,7 @@ class SegmentCursor {
             first = narrowed(first, 0, begin);
             last = narrowed(last, last_samples, end - 1);
         }
-        end_ = last.end;
+        end_ = max_of(last.end, first.end);
         load_chunk(first.begin);
         current_ = 0;
     }
