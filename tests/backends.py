@@ -5,7 +5,7 @@ import os
 import pytest
 
 BACKEND = os.environ.get("DSV4_BACKEND", "cpu")
-EXAMPLES = {"cpu": 60, "ascend-sim": 12, "npu-sim": 3, "npu": 20}  # hypothesis examples of a test
+EXAMPLES = {"cpu": 50, "ascend-sim": 10, "npu-sim": 3, "npu": 20}  # hypothesis examples of a test
 if BACKEND not in EXAMPLES:
     raise pytest.UsageError(f"DSV4_BACKEND is {BACKEND!r}, expected one of {', '.join(EXAMPLES)}")
 

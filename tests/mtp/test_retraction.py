@@ -103,7 +103,7 @@ def test_all_pools_scarce_at_once(loads):
 
 
 @given(data=st.data())
-@settings(max_examples=30)
+@settings(max_examples=20)
 def test_every_request_ends_and_the_oldest_goes_on_in_every_round(data):
     """The scheduler over a real allocator, with accepted lengths from a source of integers instead of a model."""
 

@@ -57,7 +57,7 @@ def test_exhausted_pools_make_requests_wait_and_lose_nothing(small_model, served
     chunk=st.integers(1, 200),
     data=st.data(),
 )
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_a_request_never_owns_more_pages_than_it_was_admitted_with(
     page_size, prompt_len, max_new_tokens, n, chunk, data
 ):

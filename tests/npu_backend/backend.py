@@ -50,9 +50,7 @@ class Npu:
         lazy, asynchronous = ("LAZY", "ASYNCHRONOUS") if simulated else (None, None)
         self.variants = [
             Variant("npu:0", False, lazy),
-            Variant(last, True, lazy),
-            Variant(last, False, asynchronous),
-            Variant("npu:0", True, asynchronous),
+            Variant(last, True, asynchronous),
         ]
         self._library = torch.library.Library(NAMESPACE, "IMPL")
         with warnings.catch_warnings():
