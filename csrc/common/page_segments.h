@@ -76,6 +76,16 @@ constexpr int32_t kMapNothing = 0;
 // The entries become what the swa table holds.
 constexpr int32_t kMapTable = 1;
 
+// Entries of all rings together, for pools of `num_pages` usable pages.
+template <int32_t pools>
+DSV4_HOST_DEVICE constexpr int64_t ring_entries(const int32_t (&num_pages)[pools]) {
+    int64_t entries = 0;
+    for (int32_t pool = 0; pool < pools; ++pool) {
+        entries += num_pages[pool];
+    }
+    return entries;
+}
+
 // Entry of the ring that lies `pages` after `position`. capacity: usable pages of the pool, pages <= capacity.
 DSV4_HOST_DEVICE constexpr int64_t ring_entry(int64_t position, int64_t pages, int64_t capacity) {
     const int64_t entry = position + pages;

@@ -27,28 +27,17 @@ class RowValues {
         }
     }
 
-    __aicore__ inline int64_t get(uint32_t chunk_row) const {
-        return is_int64_ ? wide_.GetValue(chunk_row) : static_cast<int64_t>(narrow_.GetValue(chunk_row));
+    // The caller orders S and MTE3 around the copy.
+    __aicore__ inline void store_chunk(int64_t first_row, uint32_t rows) const {
+        if (is_int64_) {
+            store(wide_values_[first_row], wide_, rows);
+        } else {
+            store(narrow_values_[first_row], narrow_, rows);
+        }
     }
 
-  private:
-    bool is_int64_ = false;
-    LocalTensor<int32_t> narrow_;
-    LocalTensor<int64_t> wide_;
-    GlobalTensor<int32_t> narrow_values_;
-    GlobalTensor<int64_t> wide_values_;
-};
-
-class RowResults {
-  public:
-    // buffer: room for the values of a chunk as int64.
-    __aicore__ inline void init(GM_ADDR values, int64_t num_rows, int32_t is_int64,
-                                const LocalTensor<int32_t>& buffer) {
-        is_int64_ = is_int64 != 0;
-        narrow_ = buffer;
-        wide_ = buffer.ReinterpretCast<int64_t>();
-        narrow_values_ = global<int32_t>(values, static_cast<uint64_t>(num_rows));
-        wide_values_ = global<int64_t>(values, static_cast<uint64_t>(num_rows));
+    __aicore__ inline int64_t get(uint32_t chunk_row) const {
+        return is_int64_ ? wide_.GetValue(chunk_row) : static_cast<int64_t>(narrow_.GetValue(chunk_row));
     }
 
     __aicore__ inline void set(uint32_t chunk_row, int64_t value) const {
@@ -56,15 +45,6 @@ class RowResults {
             wide_.SetValue(chunk_row, value);
         } else {
             narrow_.SetValue(chunk_row, static_cast<int32_t>(value));
-        }
-    }
-
-    // The caller orders S and MTE3 around the copy.
-    __aicore__ inline void store_chunk(int64_t first_row, uint32_t rows) const {
-        if (is_int64_) {
-            store(wide_values_[first_row], wide_, rows);
-        } else {
-            store(narrow_values_[first_row], narrow_, rows);
         }
     }
 

@@ -2,6 +2,7 @@
 // running totals that the segments carry, so that a block reads few segments beyond its own, in chunks that fit UB.
 #pragma once
 
+#include "common/launch_plan.h"
 #include "common/page_segments.h"
 #include "device/memory.h"
 #include "device/pipes.h"
@@ -10,6 +11,16 @@ namespace dsv4::kernel {
 
 constexpr uint32_t kChunkSegments = 1024;  // 32 KB
 constexpr uint32_t kSearchWays = 32;       // parts into which one step of the search cuts a range
+
+// Units [begin, end) of one segment.
+template <typename Segment>
+struct SegmentPiece {
+    Segment segment;
+    int32_t begin;
+    int32_t end;
+
+    __aicore__ inline int32_t units() const { return end - begin; }
+};
 
 template <typename Segment>
 class SegmentCursor {
@@ -21,12 +32,13 @@ class SegmentCursor {
         list_ = global<int32_t>(segments, static_cast<uint64_t>(num_segments) * kSegmentFields);
     }
 
-    // Units of all segments together.
-    __aicore__ inline int64_t total_units() {
+    // This block's share of the units of all segments.
+    __aicore__ inline BlockShare share() {
         end_ = num_segments_;
         load_chunk(num_segments_ - 1);
         const Segment last = read(0);
-        return static_cast<int64_t>(last.units_before) + (last.end_unit - last.begin_unit);
+        const int64_t units = static_cast<int64_t>(last.units_before) + (last.end_unit - last.begin_unit);
+        return block_share(units, 1, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
     }
 
     // Makes the segment that holds unit `begin` of the whole list the current one; the cursor may go on to that of unit
@@ -50,9 +62,19 @@ class SegmentCursor {
         current_ = 0;
     }
 
-    __aicore__ inline Segment current() { return read(current_); }
+    // The part of the current segment from unit `unit` of the whole list on, up to unit `end`.
+    __aicore__ inline SegmentPiece<Segment> piece(int64_t unit, int64_t end) {
+        const Segment segment = read(current_);
+        const int32_t begin = segment.begin_unit + static_cast<int32_t>(unit - segment.units_before);
+        const int64_t units = min_of<int64_t>(segment.end_unit - begin, end - unit);
+        return SegmentPiece<Segment>{segment, begin, begin + static_cast<int32_t>(units)};
+    }
 
-    __aicore__ inline void advance() {
+    // Goes on to the next segment when the piece was the last of its own.
+    __aicore__ inline void pass(const SegmentPiece<Segment>& piece) {
+        if (piece.end != piece.segment.end_unit) {
+            return;
+        }
         ++current_;
         const uint32_t next = chunk_begin_ + current_;
         if (current_ == kChunkSegments && next < end_) {

@@ -16,10 +16,10 @@ void check::pool_list(const char* op, const char* name, at::IntArrayRef counts) 
     }
 }
 
-void check_segments(const char* op, const at::Tensor& segments, const PoolTables& tables) {
+void check_segments(const char* op, const at::Tensor& segments, const at::Tensor& full_table) {
     check::dim(op, "segments", segments, 2);
     check::dtype(op, "segments", segments, {at::kInt});
-    check::same_device(op, "segments", segments, kTableNames[kFull], tables[kFull]);
+    check::same_device(op, "segments", segments, kTableNames[kFull], full_table);
     check::shape(op, "segments", segments, {segments.size(0), kSegmentFields});
     check::contiguous(op, "segments", segments);
 }

@@ -3,13 +3,9 @@
 Run it from tests/ (or with tests/ on the path). A failure prints the seed and the step that reproduce it.
 """
 
-import argparse
 import random
-import sys
-import time
-from collections import Counter
 
-import torch
+import long_run
 from cache.allocator_actions import PAGE_SIZES, AllocatorActions, small_allocator
 
 STEPS_PER_CACHE = 500
@@ -23,34 +19,12 @@ def run_one_cache(seed, steps):
     for step in range(steps):
         try:
             actions.any_action()
-        except Exception:
-            print(f"failed: --seed {seed} --steps {step + 1}, page size {checked.layout.page_size}", file=sys.stderr)
+        except Exception as error:
+            error.add_note(f"failed: --seed {seed} --steps {step + 1}, page size {checked.layout.page_size}")
             raise
     checked.finish()
     return checked.outcomes
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=1_000_000, help="calls in all")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the first cache; the next ones count on")
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    began = reported = time.monotonic()
-    done, outcomes = 0, Counter()
-    seed = arguments.seed
-    while done < arguments.steps:
-        steps = min(STEPS_PER_CACHE, arguments.steps - done)
-        outcomes += run_one_cache(seed, steps)
-        done += steps
-        seed += 1
-        if time.monotonic() - reported > 30 or done >= arguments.steps:
-            reported = time.monotonic()
-            print(
-                f"{done} of {arguments.steps} steps, {done / (reported - began):.0f} a second; calls: {dict(outcomes)}",
-                flush=True,
-            )
-
-
 if __name__ == "__main__":
-    main()
+    long_run.main(__doc__, "calls", STEPS_PER_CACHE, run_one_cache)

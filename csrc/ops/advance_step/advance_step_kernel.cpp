@@ -270,7 +270,7 @@ class AdvancedRows {
     const AdvanceStepParams& p_;
     ErrorLane errors_;
     TBuf<TPosition::VECCALC> result_buffer_, lane_buffer_;
-    RowResults results_[kResults];
+    RowValues results_[kResults];
     GlobalTensor<int32_t> narrow_tokens_, full_table_, swa_table_;
     GlobalTensor<int64_t> wide_tokens_;
 };

@@ -3,7 +3,7 @@
 #include <torch/library.h>
 
 #include "torch/check.h"
-#include "torch/pool_tables.h"
+#include "torch/free_rings.h"
 #include "torch/step_tensors.h"
 
 namespace dsv4 {
@@ -26,11 +26,7 @@ MapFullToSwaParams check_map_full_to_swa(const at::Tensor& full_table, const at:
                                          const at::Tensor& segments, const at::Tensor& full_to_swa, int64_t page_size) {
     check_table(kFull, full_table, full_table);
     check_table(kSwa, swa_table, full_table);
-    check::dim(kOp, "segments", segments, 2);
-    check::dtype(kOp, "segments", segments, {at::kInt});
-    check::same_device(kOp, "segments", segments, kTableNames[kFull], full_table);
-    check::shape(kOp, "segments", segments, {segments.size(0), kSegmentFields});
-    check::contiguous(kOp, "segments", segments);
+    check_segments(kOp, segments, full_table);
     check::dim(kOp, "full_to_swa", full_to_swa, 1);
     check::dtype(kOp, "full_to_swa", full_to_swa, {at::kLong});
     check::same_device(kOp, "full_to_swa", full_to_swa, kTableNames[kFull], full_table);

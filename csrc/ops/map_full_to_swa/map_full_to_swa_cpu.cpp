@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "cpu/segment_list.h"
 #include "ops/map_full_to_swa/map_full_to_swa.h"
 
 namespace dsv4 {
@@ -43,17 +44,9 @@ void run(const MapFullToSwaParams& p, const at::Tensor& full_table, const at::Te
          const at::Tensor& segments, const at::Tensor& full_to_swa) {
     const MapPointers data{full_table.const_data_ptr<int32_t>(), swa_table.const_data_ptr<int32_t>(),
                            full_to_swa.mutable_data_ptr<int64_t>()};
-    const auto* list = reinterpret_cast<const MapSegment*>(segments.const_data_ptr<int32_t>());
-    int64_t units_before = 0;
-    for (int32_t i = 0; i < p.num_segments; ++i) {
-        TORCH_CHECK_VALUE(list[i].units_before == units_before, "map_full_to_swa: segments[", i, "] says that ",
-                          list[i].units_before, " units come before it, expected ", units_before);
-        units_before += list[i].end_unit - list[i].begin_unit;
-        check_segment(list[i], i, data, p);
-    }
-    for (int32_t i = 0; i < p.num_segments; ++i) {
-        map_segment(list[i], data, p);
-    }
+    cpu::carry_out_segments<MapSegment>(
+        "map_full_to_swa", segments, [&](const MapSegment& s, int64_t i) { check_segment(s, i, data, p); },
+        [&](const MapSegment& s) { map_segment(s, data, p); });
 }
 
 }  // namespace

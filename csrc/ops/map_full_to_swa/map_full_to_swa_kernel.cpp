@@ -29,25 +29,19 @@ class MapFullToSwa {
     }
 
     __aicore__ inline void run() {
-        const BlockShare share =
-            block_share(cursor_.total_units(), 1, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
+        const BlockShare share = cursor_.share();
         if (share.begin < share.end) {
             cursor_.seek(share.begin, share.end);
             for (int64_t unit = share.begin; unit < share.end;) {
-                const MapSegment segment = cursor_.current();
-                const int32_t begin = segment.begin_unit + static_cast<int32_t>(unit - segment.units_before);
-                const int32_t end =
-                    min_of<int32_t>(segment.end_unit, begin + static_cast<int32_t>(share.end - unit));
-                const int32_t fault = map_fault(segment, p_);
+                const SegmentPiece<MapSegment> piece = cursor_.piece(unit, share.end);
+                const int32_t fault = map_fault(piece.segment, p_);
                 if (fault == kMapValid) {
-                    map(segment, begin, end);
+                    map(piece.segment, piece.begin, piece.end);
                 } else {
-                    errors_.report(fault, cursor_.index(), segment.request);
+                    errors_.report(fault, cursor_.index(), piece.segment.request);
                 }
-                unit += end - begin;
-                if (end == segment.end_unit) {
-                    cursor_.advance();
-                }
+                unit += piece.units();
+                cursor_.pass(piece);
             }
         }
         errors_.flush();

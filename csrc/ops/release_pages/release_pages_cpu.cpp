@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "cpu/segment_list.h"
 #include "ops/release_pages/release_pages.h"
 
 namespace dsv4 {
@@ -44,18 +45,10 @@ void run(const ReleasePagesParams& p, const PoolTables& tables, const at::Tensor
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
         table_data[pool] = tables[pool].mutable_data_ptr<int32_t>();
     }
-    const auto* list = reinterpret_cast<const ReleaseSegment*>(segments.const_data_ptr<int32_t>());
-    int64_t units_before = 0;
-    for (int32_t i = 0; i < p.num_segments; ++i) {
-        TORCH_CHECK_VALUE(list[i].units_before == units_before, "release_pages: segments[", i, "] says that ",
-                          list[i].units_before, " units come before it, expected ", units_before);
-        units_before += list[i].end_unit - list[i].begin_unit;
-        check_segment(list[i], i, table_data, p);
-    }
     int32_t* rings = free_pages.mutable_data_ptr<int32_t>();
-    for (int32_t i = 0; i < p.num_segments; ++i) {
-        release_segment(list[i], table_data, rings, p);
-    }
+    cpu::carry_out_segments<ReleaseSegment>(
+        "release_pages", segments, [&](const ReleaseSegment& s, int64_t i) { check_segment(s, i, table_data, p); },
+        [&](const ReleaseSegment& s) { release_segment(s, table_data, rings, p); });
 }
 
 }  // namespace

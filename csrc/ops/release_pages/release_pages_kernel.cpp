@@ -22,11 +22,7 @@ class ReleasePages {
           tables_(tables),
           cursor_(pipe, segments, p.num_segments),
           errors_(pipe, error_lanes, kErrorOpReleasePages) {
-        int64_t ring_elems = 0;
-        for (int32_t pool = 0; pool < kNumPools; ++pool) {
-            ring_elems += p.num_pages[pool];
-        }
-        free_pages_ = global<int32_t>(free_pages, static_cast<uint64_t>(ring_elems));
+        free_pages_ = global<int32_t>(free_pages, static_cast<uint64_t>(ring_entries(p.num_pages)));
         pipe->InitBuffer(zero_buffer_, kReleaseZeroUnits * sizeof(int32_t));
         pipe->InitBuffer(slot_buffer_, kReleasePiecePages * kUbBlockBytes);
         pipe->InitBuffer(page_buffer_, kReleasePiecePages * sizeof(int32_t));
@@ -38,27 +34,21 @@ class ReleasePages {
     }
 
     __aicore__ inline void run() {
-        const BlockShare share =
-            block_share(cursor_.total_units(), 1, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
+        const BlockShare share = cursor_.share();
         if (share.begin < share.end) {
             prepare();
             cursor_.seek(share.begin, share.end);
             int64_t unit = share.begin;
             while (unit < share.end) {
-                const ReleaseSegment segment = cursor_.current();
-                const int32_t begin = segment.begin_unit + static_cast<int32_t>(unit - segment.units_before);
-                const int32_t end =
-                    min_of<int32_t>(segment.end_unit, begin + static_cast<int32_t>(share.end - unit));
-                const int32_t fault = release_fault(segment, p_);
+                const SegmentPiece<ReleaseSegment> piece = cursor_.piece(unit, share.end);
+                const int32_t fault = release_fault(piece.segment, p_);
                 if (fault == kReleaseValid) {
-                    release(segment, begin, end);
+                    release(piece.segment, piece.begin, piece.end);
                 } else {
-                    errors_.report(fault, cursor_.index(), segment.request);
+                    errors_.report(fault, cursor_.index(), piece.segment.request);
                 }
-                unit += end - begin;
-                if (end == segment.end_unit) {
-                    cursor_.advance();
-                }
+                unit += piece.units();
+                cursor_.pass(piece);
             }
         }
         errors_.flush();

@@ -3,9 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
-#include "torch/check.h"
 #include "torch/free_rings.h"
-#include "torch/step_tensors.h"
 
 namespace dsv4 {
 namespace {
@@ -17,19 +15,11 @@ constexpr char kOp[] = "reserve_extend";
 ReserveExtendParams check_reserve_extend(const PoolTables& tables, const at::Tensor& free_pages,
                                          const at::Tensor& segments, at::IntArrayRef num_pages,
                                          at::IntArrayRef num_slots, int64_t page_size) {
-    check_pool_tables(kOp, tables);
-    check_segments(kOp, segments, tables);
-    ReserveExtendParams p{};
-    check_free_rings(kOp, free_pages, num_pages, tables, p.num_pages, p.ring_begin);
+    auto p = check_paged_segments<ReserveExtendParams>(kOp, tables, free_pages, segments, num_pages, page_size);
     check::pool_list(kOp, "num_slots", num_slots);
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
-        p.row_elems[pool] = row_elems(tables[pool]);
-        p.columns[pool] = static_cast<int32_t>(tables[pool].size(1));
         p.num_slots[pool] = static_cast<int32_t>(num_slots[pool]);
     }
-    p.max_requests = static_cast<int32_t>(tables[kFull].size(0));
-    p.num_segments = static_cast<int32_t>(segments.size(0));
-    p.page_shift = check_page_size(kOp, page_size);
     return p;
 }
 

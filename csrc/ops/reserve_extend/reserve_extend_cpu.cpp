@@ -1,5 +1,6 @@
 #include <cstring>
 
+#include "cpu/segment_list.h"
 #include "ops/reserve_extend/reserve_extend.h"
 
 namespace dsv4 {
@@ -68,17 +69,9 @@ void run(const ReserveExtendParams& p, const PoolTables& tables, const at::Tenso
         data.slots[pool] = slots[pool].mutable_data_ptr<int32_t>();
     }
     data.free_pages = free_pages.const_data_ptr<int32_t>();
-    const auto* list = reinterpret_cast<const ReserveSegment*>(segments.const_data_ptr<int32_t>());
-    int64_t units_before = 0;
-    for (int32_t i = 0; i < p.num_segments; ++i) {
-        TORCH_CHECK_VALUE(list[i].units_before == units_before, "reserve_extend: segments[", i, "] says that ",
-                          list[i].units_before, " units come before it, expected ", units_before);
-        units_before += list[i].end_unit - list[i].begin_unit;
-        check_segment(list[i], i, data, p);
-    }
-    for (int32_t i = 0; i < p.num_segments; ++i) {
-        reserve_segment(list[i], data, p);
-    }
+    cpu::carry_out_segments<ReserveSegment>(
+        "reserve_extend", segments, [&](const ReserveSegment& s, int64_t i) { check_segment(s, i, data, p); },
+        [&](const ReserveSegment& s) { reserve_segment(s, data, p); });
 }
 
 }  // namespace

@@ -25,11 +25,7 @@ class ReserveExtend {
           slots_(slots),
           cursor_(pipe, segments, p.num_segments),
           errors_(pipe, error_lanes, kErrorOpReserveExtend) {
-        int64_t ring_elems = 0;
-        for (int32_t pool = 0; pool < kNumPools; ++pool) {
-            ring_elems += p.num_pages[pool];
-        }
-        free_pages_ = global<int32_t>(free_pages, static_cast<uint64_t>(ring_elems));
+        free_pages_ = global<int32_t>(free_pages, static_cast<uint64_t>(ring_entries(p.num_pages)));
         pipe->InitBuffer(iota_buffer_, kReservePieceUnits * sizeof(int32_t));
         pipe->InitBuffer(value_buffer_, kReserveBatchUnits * sizeof(int32_t));
         pipe->InitBuffer(source_buffer_, kReserveBatchUnits * sizeof(int32_t));
@@ -41,8 +37,7 @@ class ReserveExtend {
     }
 
     __aicore__ inline void run() {
-        const BlockShare share =
-            block_share(cursor_.total_units(), 1, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
+        const BlockShare share = cursor_.share();
         if (share.begin < share.end) {
             fill_iota(iota_, kReservePieceUnits);
             cursor_.seek(share.begin, share.end);
@@ -70,25 +65,20 @@ class ReserveExtend {
         uint32_t used = 0;
         num_pieces_ = 0;
         while (unit < end && num_pieces_ < kReserveBatchPieces) {
-            const ReserveSegment segment = cursor_.current();
-            const int32_t begin = segment.begin_unit + static_cast<int32_t>(unit - segment.units_before);
-            const int32_t left = min_of<int32_t>(segment.end_unit - begin, static_cast<int32_t>(end - unit));
-            const int32_t fault = segment_fault(segment, p_);
-            int32_t units = left;
+            SegmentPiece<ReserveSegment> piece = cursor_.piece(unit, end);
+            const int32_t fault = segment_fault(piece.segment, p_);
             if (fault == kSegmentValid) {
-                units = min_of(left, piece_units(segment, begin, p_));
-                if (used + units > kReserveBatchUnits) {
+                piece.end = piece.begin + min_of(piece.units(), piece_units(piece.segment, piece.begin, p_));
+                if (used + piece.units() > kReserveBatchUnits) {
                     break;
                 }
-                pieces_[num_pieces_++] = Piece{segment, begin, units, used};
-                used += round_up<uint32_t>(units, kUbBlockBytes / sizeof(int32_t));
+                pieces_[num_pieces_++] = Piece{piece.segment, piece.begin, piece.units(), used};
+                used += round_up<uint32_t>(piece.units(), kUbBlockBytes / sizeof(int32_t));
             } else {
-                errors_.report(fault, cursor_.index(), segment.request);
+                errors_.report(fault, cursor_.index(), piece.segment.request);
             }
-            unit += units;
-            if (begin + units == segment.end_unit) {
-                cursor_.advance();
-            }
+            unit += piece.units();
+            cursor_.pass(piece);
         }
         fetch();
         make_slots();

@@ -5,7 +5,6 @@
 
 #include "torch/check.h"
 #include "torch/free_rings.h"
-#include "torch/step_tensors.h"
 
 namespace dsv4 {
 namespace {
@@ -16,21 +15,11 @@ constexpr char kOp[] = "share_pages";
 
 SharePagesParams check_share_pages(const PoolTables& tables, const at::Tensor& free_pages, const at::Tensor& segments,
                                    at::IntArrayRef num_pages, int64_t num_copies, int64_t page_size) {
-    check_pool_tables(kOp, tables);
-    check_segments(kOp, segments, tables);
-    SharePagesParams p{};
-    check_free_rings(kOp, free_pages, num_pages, tables, p.num_pages, p.ring_begin);
+    auto p = check_paged_segments<SharePagesParams>(kOp, tables, free_pages, segments, num_pages, page_size);
     check::at_least(kOp, "num_copies", num_copies, 0);
     TORCH_CHECK_VALUE(num_copies <= segments.size(0), kOp, ": num_copies is ", num_copies, ", expected at most ",
                       segments.size(0), ", the number of segments");
-    for (int32_t pool = 0; pool < kNumPools; ++pool) {
-        p.row_elems[pool] = row_elems(tables[pool]);
-        p.columns[pool] = static_cast<int32_t>(tables[pool].size(1));
-    }
-    p.max_requests = static_cast<int32_t>(tables[kFull].size(0));
-    p.num_segments = static_cast<int32_t>(segments.size(0));
     p.num_copies = static_cast<int32_t>(num_copies);
-    p.page_shift = check_page_size(kOp, page_size);
     return p;
 }
 

@@ -1,5 +1,6 @@
 #include <cstring>
 
+#include "cpu/segment_list.h"
 #include "ops/share_pages/share_pages.h"
 
 namespace dsv4 {
@@ -57,17 +58,9 @@ void run(const SharePagesParams& p, const PoolTables& tables, const at::Tensor& 
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
         data.tables[pool] = tables[pool].mutable_data_ptr<int32_t>();
     }
-    const auto* list = reinterpret_cast<const ShareSegment*>(segments.const_data_ptr<int32_t>());
-    int64_t units_before = 0;
-    for (int32_t i = 0; i < p.num_segments; ++i) {
-        TORCH_CHECK_VALUE(list[i].units_before == units_before, "share_pages: segments[", i, "] says that ",
-                          list[i].units_before, " units come before it, expected ", units_before);
-        units_before += list[i].end_unit - list[i].begin_unit;
-        check_segment(list[i], i, data, p);
-    }
-    for (int32_t i = 0; i < p.num_segments; ++i) {
-        share_segment(list[i], data, p);
-    }
+    cpu::carry_out_segments<ShareSegment>(
+        "share_pages", segments, [&](const ShareSegment& s, int64_t i) { check_segment(s, i, data, p); },
+        [&](const ShareSegment& s) { share_segment(s, data, p); });
 }
 
 }  // namespace

@@ -21,11 +21,7 @@ class SharePages {
                                  GM_ADDR segments, GM_ADDR source_pages, GM_ADDR destination_pages,
                                  GM_ADDR error_lanes, const SharePagesParams& p)
         : p_(p), tables_(tables), cursor_(pipe, segments, p.num_segments), errors_(pipe, error_lanes, kErrorOpSharePages) {
-        int64_t ring_elems = 0;
-        for (int32_t pool = 0; pool < kNumPools; ++pool) {
-            ring_elems += p.num_pages[pool];
-        }
-        free_pages_ = global<int32_t>(free_pages, static_cast<uint64_t>(ring_elems));
+        free_pages_ = global<int32_t>(free_pages, static_cast<uint64_t>(ring_entries(p.num_pages)));
         source_pages_ = global<int32_t>(source_pages, static_cast<uint64_t>(p.num_copies));
         destination_pages_ = global<int32_t>(destination_pages, static_cast<uint64_t>(p.num_copies));
         pipe->InitBuffer(iota_buffer_, kSharePieceUnits * sizeof(int32_t));
@@ -38,28 +34,22 @@ class SharePages {
     }
 
     __aicore__ inline void run() {
-        const BlockShare share =
-            block_share(cursor_.total_units(), 1, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
+        const BlockShare share = cursor_.share();
         if (share.begin < share.end) {
             fill_iota(iota_, kSharePieceUnits);
             cursor_.seek(share.begin, share.end);
             for (int64_t unit = share.begin; unit < share.end;) {
-                const ShareSegment segment = cursor_.current();
-                const int32_t begin = segment.begin_unit + static_cast<int32_t>(unit - segment.units_before);
-                const int32_t end =
-                    min_of<int32_t>(segment.end_unit, begin + static_cast<int32_t>(share.end - unit));
-                const int32_t fault = share_fault(segment, p_);
+                const SegmentPiece<ShareSegment> piece = cursor_.piece(unit, share.end);
+                const int32_t fault = share_fault(piece.segment, p_);
                 if (fault != kShareValid) {
-                    errors_.report(fault, cursor_.index(), segment.request);
-                } else if (is_copy(segment)) {
-                    copy(segment, begin, end);
+                    errors_.report(fault, cursor_.index(), piece.segment.request);
+                } else if (is_copy(piece.segment)) {
+                    copy(piece.segment, piece.begin, piece.end);
                 } else {
-                    take_over(segment, begin, end);
+                    take_over(piece.segment, piece.begin, piece.end);
                 }
-                unit += end - begin;
-                if (end == segment.end_unit) {
-                    cursor_.advance();
-                }
+                unit += piece.units();
+                cursor_.pass(piece);
             }
         }
         errors_.flush();
