@@ -90,7 +90,7 @@ class KVLedger {
     template <typename Visit>
     void leave_pages(int32_t pool, int64_t request, UnitRange units, Visit&& visit);
     void release_to_back(Release& release, int32_t pool, int64_t request, UnitRange range);
-    void check_source(const char* op, const char* name, int64_t source) const;
+    void check_running(const char* op, const char* name, int64_t request) const;
     void check_share_row(size_t index, int64_t source, int64_t target, int64_t prefix_len) const;
     void start(int64_t request, int64_t length);
     int64_t largest_start(int32_t pool, int64_t source, int64_t length) const;

@@ -154,10 +154,7 @@ int64_t KVLedger::available_pages(int64_t pool) const {
 }
 
 int64_t KVLedger::allocated_len(int64_t request) const {
-    TORCH_CHECK_VALUE(request >= 0 && request < geometry_.max_requests, "allocated_len: req is ", request,
-                      ", expected 0 <= request < ", geometry_.max_requests, " (max_requests)");
-    TORCH_CHECK_VALUE(states_[request].live, "allocated_len: req is ", request,
-                      ", which was never started or has been freed, expected a running request");
+    check_running("allocated_len", "req", request);
     return states_[request].allocated_len;
 }
 

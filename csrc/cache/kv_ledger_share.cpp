@@ -23,7 +23,7 @@ int64_t empty_window_at_most(int64_t length, int32_t pool, int64_t sliding_windo
 }  // namespace
 
 int64_t KVLedger::shareable_len(int64_t source, int64_t prefix_len) const {
-    check_source("shareable_len", "source", source);
+    check_running("shareable_len", "source", source);
     TORCH_CHECK_VALUE(prefix_len >= 0 && prefix_len <= states_[source].allocated_len, "shareable_len: prefix_len is ",
                       prefix_len, ", expected 0 <= prefix_len <= ", states_[source].allocated_len,
                       ", the allocated length of request ", source);
@@ -79,15 +79,15 @@ KVLedger::Sharing KVLedger::share_prefix(const IntList& sources, const IntList& 
     return sharing;
 }
 
-void KVLedger::check_source(const char* op, const char* name, int64_t source) const {
-    TORCH_CHECK_VALUE(source >= 0 && source < geometry_.max_requests, op, ": ", name, " is ", source,
+void KVLedger::check_running(const char* op, const char* name, int64_t request) const {
+    TORCH_CHECK_VALUE(request >= 0 && request < geometry_.max_requests, op, ": ", name, " is ", request,
                       ", expected 0 <= request < ", geometry_.max_requests, " (max_requests)");
-    TORCH_CHECK_VALUE(states_[source].live, op, ": ", name, " is ", source,
+    TORCH_CHECK_VALUE(states_[request].live, op, ": ", name, " is ", request,
                       ", which was never started or has been freed, expected a running request");
 }
 
 void KVLedger::check_share_row(size_t index, int64_t source, int64_t target, int64_t prefix_len) const {
-    check_source("share_prefix", ("sources[" + std::to_string(index) + "]").c_str(), source);
+    check_running("share_prefix", ("sources[" + std::to_string(index) + "]").c_str(), source);
     TORCH_CHECK_VALUE(!states_[target].live, "share_prefix: targets[", index, "] is ", target,
                       ", which is running, expected a free row");
     TORCH_CHECK_VALUE(prefix_len >= 0 && prefix_len <= states_[source].allocated_len, "share_prefix: prefix_lens[",
