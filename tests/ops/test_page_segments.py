@@ -21,12 +21,12 @@ POISON = 1 << 20
 class Device:
     """Tables with poison in strided rows, and rings of shuffled page ids, on lists and on a device alike."""
 
-    def __init__(self, device, page_size, num_pages, shuffle):
-        layout = KVLayout(page_size=page_size, max_requests=REQUESTS, max_context_len=COLUMNS, device=device)
+    def __init__(self, device, page_size, num_pages, shuffle, requests=REQUESTS):
+        layout = KVLayout(page_size=page_size, max_requests=requests, max_context_len=COLUMNS, device=device)
         self.device = device
         self.tables = RequestTables(layout)
         for pool in POOLS:
-            wide = torch.full((REQUESTS, COLUMNS + 2), POISON, dtype=torch.int32, device=device)
+            wide = torch.full((requests, COLUMNS + 2), POISON, dtype=torch.int32, device=device)
             setattr(self.tables, pool, wide[:, :COLUMNS])
         self.num_pages = num_pages
         self.rings = [list(range(1, count + 1)) for count in num_pages]
@@ -96,14 +96,16 @@ def test_reserve_extend_equals_the_oracle(device, page_size, data, source):
         assert all(w is None or slot == w for slot, w in zip(slots.tolist(), wanted, strict=True))
 
 
-@pytest.mark.parametrize("count", [270, 269])
+@pytest.mark.parametrize("count", [270, 269, 2100])
 def test_reserve_extend_of_many_segments(device, count):
     """More than a core works on at a time, of all kinds in turn; half pages, so that joined ones follow a kept half.
-    A search for a block's first segment cuts one of the lists into equal parts, and not the other."""
-    state = Device(device, 4, [COLUMNS] * 6, random.Random(1).shuffle)
+    A search for a block's first segment cuts one of the lists into equal parts, and not the others. Of the longest, two
+    blocks have more segments each than they hold."""
+    requests = -(-count // 90)
+    state = Device(device, 4, [COLUMNS] * 6, random.Random(1).shuffle, requests)
     segments, num_slots = [], [0] * 6
     for pool in range(6):
-        for request in range(REQUESTS):
+        for request in range(requests):
             row = torch.arange(64, 64 + COLUMNS, dtype=torch.int32)
             row[2::4] = row[3::4] = POISON
             state.tables.in_order()[pool][request] = row.to(device)

@@ -60,9 +60,9 @@ class CompressorMetadata {
     __aicore__ inline void run() {
         const int64_t blocks = AscendC::GetBlockNum();
         const int64_t groups = walk_.survey();
-        // Dummy rows are not read from anywhere.
-        const BlockShare share = uneven_block_share(p_.num_rows, min_of(groups, p_.num_rows), kShareRows,
-                                                    AscendC::GetBlockIdx(), blocks);
+        // Dummy rows are not read from anywhere. Groups past the last row, an error, only make the shares less equal.
+        const BlockShare share =
+            uneven_block_share(p_.num_rows, groups, kShareRows, AscendC::GetBlockIdx(), blocks);
         place_ = walk_.find(share.begin);
         for (int64_t row = share.begin; row < share.end; row += tile_rows_) {
             tile(row, min_of<int64_t>(row + tile_rows_, share.end));
@@ -142,7 +142,6 @@ class CompressorMetadata {
         const LocalTensor<int32_t> columns = column_buffer_.Get<int32_t>();
         const int64_t first_column = block_column(run.first, p_);
         const int64_t end = run.first + run.count;
-        const int64_t last_in_tables = min_of(end, groups_in_tables_);
         int64_t fetched = run.first;  // groups before it have their rows
         for (int64_t group = run.first; group < end;) {
             const int64_t column = block_column(group, p_);
@@ -155,7 +154,7 @@ class CompressorMetadata {
                 errors_.report(kSlotTooLarge, request, block);
                 block = kDummyBlock;
             }
-            const int64_t placed_end = block >= 0 ? max_of(group, min_of(column_end, last_in_tables)) : group;
+            const int64_t placed_end = block >= 0 ? max_of(group, min_of(column_end, groups_in_tables_)) : group;
             for (int64_t placed = group; placed < placed_end; ++placed) {
                 write_slot(tile_row + static_cast<uint32_t>(placed - run.first), block, block_offset(placed, p_));
             }

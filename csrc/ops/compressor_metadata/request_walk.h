@@ -27,7 +27,7 @@ class RequestWalk {
 
     // Groups of all requests; remembers the walk at equal distances.
     __aicore__ inline int64_t survey() {
-        mark_requests_ = max_of<int64_t>(1, ceil_div<int64_t>(p_.num_reqs, kMarks));
+        mark_requests_ = ceil_div<int64_t>(p_.num_reqs, kMarks);
         Place place{0, 0, groups_of(0)};
         while (!done(place)) {
             marks_[num_marks_++] = place.row;
