@@ -23,7 +23,8 @@ ROOT = HERE.parent
 sys.path.append(str(ROOT / "tests"))
 
 from ascend_backend.backend import AscendSim  # noqa: E402
-from cost_cases import CostCase, cases  # noqa: E402
+from cost_cases import cases  # noqa: E402
+from moved import CostCase  # noqa: E402
 
 NAIVE_KERNELS = ROOT / "build" / "cmake" / "bench" / "naive" / "libdsv4_sim_kernels.so"
 

@@ -16,7 +16,7 @@ __aicore__ inline int32_t slot_of_unit(const ReserveSegment& s, int64_t unit, GM
         return element<int32_t>(table, table_elems, table_offset_elems(s, before, p)) +
                static_cast<int32_t>(unit - before);
     }
-    const int32_t page = element<int32_t>(free_pages, ring_elems(p), free_page_offset_elems(s, unit, p));
+    const int32_t page = element<int32_t>(free_pages, ring_entries(p.num_pages), free_page_offset_elems(s, unit, p));
     return static_cast<int32_t>(slot_of(page, unit, p.page_shift));
 }
 

@@ -16,14 +16,4 @@ __aicore__ inline Segment read_segment(GM_ADDR segments, int64_t num_segments, i
     return segment;
 }
 
-// A ring is not copied as a whole; its size is what a pointer to it may reach.
-template <typename Params>
-__aicore__ inline int64_t ring_elems(const Params& p) {
-    int64_t elems = 0;
-    for (int32_t pages : p.num_pages) {
-        elems += pages;
-    }
-    return elems;
-}
-
 }  // namespace dsv4::naive
