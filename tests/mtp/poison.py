@@ -40,7 +40,10 @@ def poisoned_runner(target: Any, nextn: Any, layout: KVLayout, **options: Any) -
             before = {pool: getattr(runner.tables, pool).clone() for pool in POOLS}
             result = release(*args)
             for pool in POOLS:
-                poison(pool, before[pool][(before[pool] > 0) & (getattr(runner.tables, pool) == 0)])
+                table = getattr(runner.tables, pool)
+                released = before[pool][(before[pool] > 0) & (table == 0)]
+                # A page that was shared stays with its other owners.
+                poison(pool, released[~torch.isin(released, table)])
             return result
 
         return call

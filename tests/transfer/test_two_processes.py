@@ -277,6 +277,6 @@ def test_an_unknown_component_is_refused(models, prompts):
 
 
 def test_a_decode_worker_reserves_for_whole_lives_and_reads_every_step(models, prompts):
-    for options in ({"overlap": True}, {"admission": "optimistic"}):
-        with pytest.raises(ValueError, match="expected overlap False and admission 'reserved'"):
+    for options in ({"overlap": True}, {"share_prefixes": True}, {"admission": "optimistic"}):
+        with pytest.raises(ValueError, match="expected overlap False, share_prefixes False and admission 'reserved'"):
             worker(make_runner(models), ("127.0.0.1", 1)).generate(prompts, 1, **options)

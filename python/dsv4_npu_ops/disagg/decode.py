@@ -197,10 +197,14 @@ class DecodeWorker:
         Raises:
             ComponentMismatch: the prefill worker's pools are others.
             TransferFailed: there is no prefill worker, or it did not greet.
-            ValueError: as ``Runner.generate``; overlapped scheduling or optimistic admission is asked for.
+            ValueError: as ``Runner.generate``; overlapped scheduling, shared prefixes or optimistic admission is asked
+                for.
         """
-        if options.get("overlap") or options.get("admission", "reserved") != "reserved":
-            raise ValueError("generate: expected overlap False and admission 'reserved' on a decode worker")
+        refused = options.get("overlap") or options.get("share_prefixes")
+        if refused or options.get("admission", "reserved") != "reserved":
+            raise ValueError(
+                "generate: expected overlap False, share_prefixes False and admission 'reserved' on a decode worker"
+            )
         try:
             connection = socket.create_connection(self._address, self._timeout_s)
         except OSError as error:

@@ -4,6 +4,7 @@ The allocator hands out slots per pool, not per layer: one slot addresses the sa
 pool. Slot 0 is the dummy row that padding tokens and dummy groups write (docs/spec.md, model and pools).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 from transformers import DeepseekV4Config
 
 from dsv4_npu_ops import KVLayout
+from dsv4_npu_ops.cache import POOLS
 
 _LAYER_TYPES = {"sliding_attention": 0, "compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
 
@@ -85,6 +87,7 @@ class KVPools:
         self.page_size = layout.page_size
         self._layout, self._dtype, self._fill = layout, dtype, fill
         self._device = layout.device if device is None else device
+        self._tensors: dict[str, list[Tensor]] = {pool: [] for pool in POOLS}
         head, index = config.head_dim, config.index_head_dim
         self.layers = [self._layer(ratio, head, index) for ratio in layer_ratios(config)]
         self.nextn = self._layer(0, head, index)
@@ -106,4 +109,26 @@ class KVPools:
         if not self._layout.has_pool(pool):
             raise ValueError(f"layout.num_pages: expected an entry for {pool}, which this model needs, got none")
         shape = (self._layout.num_slots(pool), *width)
-        return torch.full(shape, self._fill, dtype=self._dtype, device=self._device)
+        self._tensors[pool].append(torch.full(shape, self._fill, dtype=self._dtype, device=self._device))
+        return self._tensors[pool][-1]
+
+    def copy_pages(self, copies: Mapping[str, tuple[Tensor, Tensor]]) -> None:
+        """Copies whole pages in every tensor of a pool: what ``KVAllocator.share_prefix`` leaves to the engine.
+
+        Args:
+            copies: by pool, source and destination pages, integers ``[n]`` each on any device. A pool without tensors
+                of the model (``full``) has nothing to copy.
+
+        Raises:
+            ValueError: an unknown pool; nothing was copied.
+
+        Source: docs/spec.md, shared prefixes.
+        """
+        for pool in copies:
+            if pool not in self._tensors:
+                raise ValueError(f"copies: expected pools of {', '.join(POOLS)}, got {pool!r}")
+        for pool, pages in copies.items():
+            sources, destinations = (ids.to(self._device).long() for ids in pages)
+            for tensor in self._tensors[pool]:
+                by_page = tensor.view(-1, self.page_size, *tensor.shape[1:])
+                by_page[destinations] = by_page[sources]

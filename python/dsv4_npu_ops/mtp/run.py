@@ -69,8 +69,9 @@ class Run:
         self.free = clock.wrap(allocator.free, "free")
 
     def retract(self, running: Running) -> None:
-        """Frees the row of a request that will be prefilled again."""
-        self.free([running.row])
+        """Frees the row of a request that will be prefilled again; one that was only admitted has nothing in it."""
+        if running.committed:
+            self.free([running.row])
         self._stats.retractions += 1
         self._stats.recomputed_tokens += running.committed
 

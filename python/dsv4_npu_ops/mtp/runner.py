@@ -20,6 +20,7 @@ from dsv4_npu_ops.mtp.drafter import (
 from dsv4_npu_ops.mtp.nextn import NextnLayer
 from dsv4_npu_ops.mtp.overlapped import STEPS_IN_FLIGHT, OverlappedRun
 from dsv4_npu_ops.mtp.pools import KVPools
+from dsv4_npu_ops.mtp.prefix import start_on_prefix
 from dsv4_npu_ops.mtp.run import Observer, Run
 from dsv4_npu_ops.mtp.scheduler import Admission, Request, Running, Scheduler
 from dsv4_npu_ops.mtp.stats import RunStats
@@ -81,6 +82,7 @@ class Runner:
         arrivals: Sequence[int] | None = None,
         admission: Admission = "reserved",
         overlap: bool = False,
+        share_prefixes: bool = False,
         eos_token_ids: Sequence[int] = (),
         script: Script | None = None,
         device_script: DeviceScript | None = None,
@@ -98,6 +100,8 @@ class Runner:
             admission: ``reserved`` or ``optimistic``, see ``Scheduler``. The tokens are the same.
             overlap: launches every step before the results of the one before are read. The tokens are the same;
                 accepted lengths may differ near the longest context.
+            share_prefixes: a request starts on the cached pages of the running one with which it has most tokens in
+                common, and prefills the rest. The tokens are the same.
             eos_token_ids: tokens that end a request.
             script: replaces the guesses, the MTP layer's if there is one; the layer still runs.
                 Not with ``overlap``, where the host does not know what it is given.
@@ -153,10 +157,15 @@ class Runner:
             observer=observer,
             bucket=self._bucket,
         )
+        share_prefix = stats.ops.wrap(self.allocator.share_prefix, "share_prefix")
         completions: dict[int, Completion] = {}
         rounds = 0
         while scheduler.unfinished:
-            scheduler.admit(rounds, self._free_pages())
+            for admitted in scheduler.admit(rounds, self._free_pages()):
+                if share_prefixes:
+                    stats.shared_tokens += start_on_prefix(
+                        admitted, scheduler.running, self.allocator, share_prefix, self.pools
+                    )
             rounds += 1
             stats.peak_running = max(stats.peak_running, len(scheduler.running))
             for phase, wanted in ((run.prefill, True), (run.verify, False)):

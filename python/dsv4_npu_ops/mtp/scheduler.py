@@ -191,23 +191,24 @@ class Scheduler:
     def unfinished(self) -> bool:
         return bool(self._waiting or self.running)
 
-    def admit(self, now: int, free_pages: Mapping[str, int]) -> None:
-        """Starts waiting requests in order until one does not fit.
+    def admit(self, now: int, free_pages: Mapping[str, int]) -> list[Running]:
+        """Starts waiting requests in order until one does not fit, and returns them.
 
         Args:
             now: the scheduler's round; later arrivals wait.
             free_pages: what every pool has now.
         """
-        left = self._left(free_pages)
+        left, before = self._left(free_pages), len(self.running)
         while self._waiting and self._waiting[0].request.arrival <= now and self._rows:
             pages = self._pages_to_start(self._waiting[0])
             # Nothing is taken from one that has the pools to itself: it was checked to fit.
             if self.running and any(needed > left[pool] for pool, needed in pages.items()):
-                return
+                break
             left = {pool: left[pool] - needed for pool, needed in pages.items()}
             started = self._waiting.popleft()
             started.row = self._rows.popleft()
             self.running.append(started)
+        return self.running[before:]
 
     def _left(self, free_pages: Mapping[str, int]) -> dict[str, int]:
         """Pages of every pool that the running requests do not need."""

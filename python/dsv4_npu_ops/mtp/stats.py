@@ -53,6 +53,7 @@ class RunStats:
         prefill_steps, verify_steps: forwards of the target, each over a ragged batch.
         draft_extend_passes, draft_passes: forwards of the MTP layer over accepted tokens, and over one guess a row.
         prefill_tokens, verify_tokens: tokens in those forwards, padding rows excluded.
+        shared_tokens: tokens of prompts that were not prefilled, because another request had them in the cache.
         accepted: how often one row's verify accepted 1, 2, .. n of its tokens.
         emitted_tokens: tokens handed to requests, the first one after prefill included.
         peak_in_flight: most steps that were launched and not read; above 1 only with overlapped scheduling.
@@ -69,6 +70,7 @@ class RunStats:
     draft_passes: int = 0
     prefill_tokens: int = 0
     verify_tokens: int = 0
+    shared_tokens: int = 0
     emitted_tokens: int = 0
     peak_in_flight: int = 1
     discarded_rows: int = 0
