@@ -42,8 +42,8 @@ def _run(command: list[str]) -> None:
 
 def _compile(source: Path, target: Path, overlay: Path | None) -> None:
     folders = [*([overlay] if overlay else []), STUBS, CSRC, ROOT / "tests" / "ascend_sim" / "include"]
-    # Little optimisation: the kernel runs for less time than it compiles.
-    flags = ["-std=c++17", "-O1", "-g1", "-fPIC", "-w", *(f"-I{folder}" for folder in folders)]
+    # No optimisation: the kernel runs for less time than it compiles.
+    flags = ["-std=c++17", "-O0", "-fPIC", "-w", *(f"-I{folder}" for folder in folders)]
     _run(["c++", *flags, "-c", str(source), "-o", str(target)])
 
 
@@ -58,25 +58,26 @@ class KernelLibrary:
         for op, target in self._objects.items():
             _compile(kernel_of(op), target, None)
 
-    def link(self, op: str | None = None, path: Path | None = None, text: str = "") -> Path:
-        """The library, with `op` compiled over a file `path` that says `text`.
+    def link(self, folder: Path, op: str | None = None, path: Path | None = None, text: str = "") -> Path:
+        """The library in a folder, with `op` compiled over a file `path` that says `text`.
 
         Raises:
             BuildError: the change does not compile.
         """
         objects = dict(self._objects)
+        folder.mkdir(exist_ok=True)
         if op is not None and path is not None:
-            overlay = self._folder / "overlay"
+            overlay = folder / "overlay"
             changed = overlay / path.relative_to(CSRC)
             changed.parent.mkdir(parents=True, exist_ok=True)
             changed.write_text(text)
-            objects[op] = self._folder / "mutant.o"
+            objects[op] = folder / "mutant.o"
             kernel = kernel_of(op)
             try:
                 _compile(changed if path == kernel else kernel, objects[op], overlay)
             finally:
                 changed.unlink()
-        library = self._folder / NAME
+        library = folder / NAME
         library.unlink(missing_ok=True)
         command = ["c++", "-shared", "-o", str(library), str(self._folder / "stubs.o"), *map(str, objects.values())]
         _run([*command, f"-L{SIMULATOR}", "-lascend_sim", f"-Wl,-rpath,{SIMULATOR}", f"-Wl,-soname,{NAME}"])

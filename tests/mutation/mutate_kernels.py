@@ -1,6 +1,6 @@
 """Removes every flag, barrier, bound and guard of the device kernels, one at a time; the op tests must notice each.
 
-    python tests/mutation/mutate_kernels.py [op ...] [--only text]
+    python tests/mutation/mutate_kernels.py [op ...] [--only text] [--jobs n]
 
 Expects the simulated backend to be built (`make build-sim`). A mutant is compiled into its op's kernel and meets the
 op's tests with two block counts; a shared header's mutant that passes then meets the other ops that include it, and at
@@ -11,9 +11,12 @@ survives.
 
 import argparse
 import json
+import multiprocessing
+import os
 import sys
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 from forked_tests import FULL, NARROW, tests_pass
@@ -66,17 +69,31 @@ def ops_of(path: Path) -> list[str]:
     return sorted(using, key=lambda op: op != FIRST.get(path.name))
 
 
-def judge(mutant: Mutant, library: KernelLibrary) -> tuple[str, str]:
-    """Verdict on a mutant, and the op that caught it."""
+def folder_of_process() -> Path:
+    return OUT / f"job_{os.getpid()}"
+
+
+def unchanged_kernel_passes(op: str, library: KernelLibrary) -> bool:
+    folder = folder_of_process()
+    return tests_pass(op, library.link(folder), NARROW, folder / "tests.log", SECONDS["full"])
+
+
+def judge(mutant: Mutant, library: KernelLibrary) -> tuple[str, str, float]:
+    """Verdict on a mutant, the op that caught it, and how many seconds it took."""
+    folder, begin = folder_of_process(), time.monotonic()
+
+    def verdict(word: str, op: str) -> tuple[str, str, float]:
+        return word, op, time.monotonic() - begin
+
     for run, name, most_ops in ((NARROW, "narrow", len(OPS)), (FULL, "full", 1)):
         for op in ops_of(mutant.path)[:most_ops]:
             try:
-                built = library.link(op, mutant.path, mutant.text)
+                built = library.link(folder, op, mutant.path, mutant.text)
             except BuildError:
-                return "does not compile", op
-            if not tests_pass(op, built, run, OUT / "tests.log", SECONDS[name]):
-                return "caught", op
-    return "SURVIVED", ""
+                return verdict("does not compile", op)
+            if not tests_pass(op, built, run, folder / "tests.log", SECONDS[name]):
+                return verdict("caught", op)
+    return verdict("SURVIVED", "")
 
 
 def all_mutants(ops: list[str], only: str) -> list[Mutant]:
@@ -100,10 +117,29 @@ def print_table(mutants: list[Mutant], verdicts: dict[str, dict[str, str]]) -> N
         print(f"| {path.relative_to(CSRC)} | {' | '.join(map(str, cells))} |")
 
 
+def judge_all(mutants: list[Mutant], verdicts: dict[str, dict[str, str]], jobs: int) -> None:
+    """Judges mutants in several processes; adds to the verdicts and writes them out."""
+    library = KernelLibrary(OUT / "unchanged", OPS)
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        ops = [op for op in OPS if any(op in ops_of(mutant.path) for mutant in mutants)]
+        passes = pool.map(partial(unchanged_kernel_passes, library=library), ops, chunksize=1)
+        if failing := [op for op, good in zip(ops, passes, strict=True) if not good]:
+            raise SystemExit(f"the tests of {', '.join(failing)} fail without any mutation, see {OUT}/job_*/tests.log")
+        judged = pool.imap(partial(judge, library=library), mutants)
+        for number, (mutant, (verdict, op, seconds)) in enumerate(zip(mutants, judged, strict=True), start=1):
+            verdicts[key_of(mutant)] = {"verdict": verdict, "op": op}
+            VERDICTS.write_text(json.dumps(verdicts, indent=1))
+            place = f"{mutant.path.relative_to(CSRC)}:{mutant.line}"
+            print(
+                f"{number:3}/{len(mutants)} {verdict:16} {op:20} {place:60} {mutant.kind} {seconds:.0f} s", flush=True
+            )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("ops", nargs="*", help="ops to mutate; all when none is named")
     parser.add_argument("--only", default="", help="part of 'path kind', such as 'step_rows.h order'")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="mutants judged at a time")
     parser.add_argument("--again", action="store_true", help="judge anew what has a verdict")
     parser.add_argument("--survivors", action="store_true", help="judge anew what survived")
     parser.add_argument("--table", action="store_true", help="only print the verdicts of the last run by file")
@@ -111,31 +147,22 @@ def main() -> None:
     OUT.mkdir(parents=True, exist_ok=True)
     mutants = all_mutants(arguments.ops or OPS, arguments.only)
     verdicts: dict[str, dict[str, str]] = json.loads(VERDICTS.read_text()) if VERDICTS.exists() else {}
-    if arguments.table:
-        print_table(mutants, verdicts)
-        return
-    library = KernelLibrary(OUT, OPS)
-    for op in OPS:
-        if not tests_pass(op, library.link(), NARROW, OUT / "tests.log", SECONDS["full"]):
-            raise SystemExit(f"{op}: the tests fail without any mutation, see {OUT / 'tests.log'}")
-    survivors = []
-    for number, mutant in enumerate(mutants, start=1):
+
+    def is_waiting(mutant: Mutant) -> bool:
         known = verdicts.get(key_of(mutant))
-        retry = arguments.survivors and known is not None and known["verdict"] == "SURVIVED"
-        if known is None or retry or arguments.again:
-            begin = time.monotonic()
-            verdict, op = judge(mutant, library)
-            verdicts[key_of(mutant)] = known = {"verdict": verdict, "op": op}
-            VERDICTS.write_text(json.dumps(verdicts, indent=1))
-            place = f"{mutant.path.relative_to(ROOT)}:{mutant.line}"
-            seconds = time.monotonic() - begin
-            print(
-                f"{number:3}/{len(mutants)} {verdict:16} {op:20} {place:60} {mutant.kind} {seconds:.0f} s", flush=True
-            )
-        if known["verdict"] == "SURVIVED":
-            survivors.append(f"{mutant.path.relative_to(ROOT)}:{mutant.line} {mutant.kind}: {mutant.where}")
+        survived = known is not None and known["verdict"] == "SURVIVED"
+        return known is None or arguments.again or (arguments.survivors and survived)
+
+    waiting = [mutant for mutant in mutants if is_waiting(mutant)]
+    if waiting and not arguments.table:
+        judge_all(waiting, verdicts, arguments.jobs)
     print_table(mutants, verdicts)
-    print(f"{len(survivors)} of {len(mutants)} survived", *survivors, sep="\n")
+    if arguments.table:
+        return
+    survivors = [m for m in mutants if verdicts[key_of(m)]["verdict"] == "SURVIVED"]
+    print(f"{len(survivors)} of {len(mutants)} survived")
+    for mutant in survivors:
+        print(f"{mutant.path.relative_to(CSRC)}:{mutant.line} {mutant.kind}: {mutant.where}")
     sys.exit(1 if survivors else 0)
 
 

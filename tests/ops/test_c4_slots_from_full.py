@@ -65,11 +65,13 @@ def test_a_buffer_that_is_too_small_is_not_written():
 
 
 @pytest.mark.device_only
-def test_more_groups_than_entries_are_reported(ascend_sim):
+@pytest.mark.parametrize("tokens", [3, 5000])
+def test_more_groups_than_entries_are_reported(ascend_sim, tokens):
+    """Also where a second tile brings more, to an output that the first one has filled."""
     out = torch.full((2,), POISON, dtype=torch.int32)
-    dsv4_npu_ops.c4_slots_from_full(int32([131, 7, 135]), out=out)
+    dsv4_npu_ops.c4_slots_from_full(int32([131, 7] + [135] * (tokens - 2)), out=out)
     assert out.tolist() == [32, 1]
-    assert [lane[:4] for lane in ascend_sim.take_errors()] == [[11, 1, 2, 3]]
+    assert [lane[:4] for lane in ascend_sim.take_errors()] == [[11, 1, 2, min(tokens, 4096)]]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from ops.step_inputs import POOLS, Step, as_lists, filled_tables
 from ops.test_compress_metadata import assert_equal, build, expect, page_widths
 from ops.test_verify_step import assert_equal as assert_step_equal
 from ops.test_verify_step import expect as expect_step
-from ops.test_verify_step import fields_of, rope_tables
+from ops.test_verify_step import fields_of, poisoned, rope_tables
 from ops.test_verify_step import page_widths as step_page_widths
 from reference.verify_bundle import verify_bundle
 
@@ -80,6 +80,31 @@ def test_a_row_with_more_groups_than_fit_is_padding(ascend_sim):
     want = verify_bundle(step.rows, [0, 1, 0], [3, 7, 0], [1, 1, 1], capacities=dict(c4=2, c128=3))
     assert {name: getattr(out, name).tolist() for name in want} == want
     assert ascend_sim.take_errors() == [[VERIFY_BUNDLE, BEYOND_GROUPS, 2, 11, 0, 0, 0, 0]]
+
+
+GROUP_OUTPUTS = [
+    ("out_c4_loc",),
+    ("out_c128_loc",),
+    ("positions_c4", "c4_loc", "c4_cos", "c4_sin"),
+    ("positions_c128", "c128_loc", "c128_cos", "c128_sin"),
+]
+
+
+@pytest.mark.parametrize("short", GROUP_OUTPUTS)
+def test_a_row_with_more_groups_than_one_output_of_a_verify_step_is_padding(ascend_sim, short):
+    step = make_step("verify", [0, 1, 2], [127, 255, 127], width=1)
+    cos, sin = rope_tables(300, 4, "cpu")
+    out = poisoned(step.layout, 3, 3, 4)
+    for owner in (out, out.out_cache_loc, out.metadata):
+        for name in short:
+            if hasattr(owner, name):
+                setattr(owner, name, getattr(owner, name)[:2])
+    requests, lengths, _ = step.tensors("cpu")
+    build_verify_step(step.tables, requests, lengths, 1, cos, sin, out=out)
+    padded = make_step("verify", [0, 1, 0], [127, 255, 0], width=1)
+    want = expect_step(padded, cos, sin, step_page_widths(step.layout, 300))
+    assert_step_equal(out, want | {name: want[name][:2] for name in short})
+    assert ascend_sim.take_errors() == [[VERIFY_STEP, BEYOND_GROUPS, 2, 127, 0, 0, 0, 0]]
 
 
 def test_a_row_with_more_pages_than_fit_is_padding(ascend_sim):

@@ -81,7 +81,7 @@ class C4SlotsFromFull {
     }
 
     __aicore__ inline void write(int64_t found) {
-        const int64_t fitting = max_of<int64_t>(0, min_of<int64_t>(found, p_.capacity_groups - written_));
+        const int64_t fitting = min_of<int64_t>(found, p_.capacity_groups - written_);
         if (fitting > 0) {
             store(c4_loc_[static_cast<uint64_t>(written_)], groups_, static_cast<uint32_t>(fitting));
         }

@@ -45,7 +45,7 @@ class DraftRope {
         starts_ = starts;
         const uint32_t num_steps = static_cast<uint32_t>(p_.num_steps);
         const uint32_t steps = min_of(num_steps, tile_rows_);
-        const uint32_t area_rows = min_of(rows, tile_rows_ / steps);
+        const uint32_t area_rows = tile_rows_ / steps;
         for (uint32_t step = 0; step < num_steps; step += steps) {
             const uint32_t area_steps = min_of(steps, num_steps - step);
             for (uint32_t row = 0; row < rows; row += area_rows) {
