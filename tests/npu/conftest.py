@@ -5,11 +5,11 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
+from npu.script_server import NPU_SIM, ScriptServer, run_fresh
 
-NPU_SIM = Path(__file__).resolve().parents[1] / "npu_sim"
+IMPORT_SETTINGS = {"TORCH_NPU_SANITIZER"}  # what torch_npu reads when it is imported
 
 if os.environ.get("DSV4_NPU_SIM") == "1":
     sys.path.insert(0, str(NPU_SIM))
@@ -67,29 +67,24 @@ def ops(sim):
     return dsv4_npu_ops
 
 
+@pytest.fixture(scope="session")
+def script_server() -> Iterator[ScriptServer]:
+    server = ScriptServer()
+    yield server
+    server.close()
+
+
 @pytest.fixture
-def run_process() -> Callable[..., subprocess.CompletedProcess]:
+def run_process(script_server) -> Callable[..., subprocess.CompletedProcess]:
     """Runs a script in a process of its own, with torch_npu on the simulated device as `sim` and `torch` imported.
 
     For what would spoil this process: crashes, failed operators behind the task queue, other settings of torch_npu.
     """
-    prelude = f"""
-        import sys
-        sys.path.insert(0, {str(NPU_SIM)!r})
-        import npu_sim
-        sim = npu_sim.load()
-        import torch
-        torch.ops.load_library(str(npu_sim.build_dir() / "test_ops" / "libnpu_sim_test_ops.so"))
-        add_out = torch.ops.npu_sim_test.add_out
-    """
 
     def run(script: str, **environment: str) -> subprocess.CompletedProcess:
-        return subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(prelude) + textwrap.dedent(script)],
-            env=os.environ | environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
+        script = textwrap.dedent(script)
+        if IMPORT_SETTINGS & environment.keys():
+            return run_fresh(script, environment)
+        return script_server.run(script, environment)
 
     return run

@@ -1,5 +1,6 @@
 """What the torch_npu wheel wants from CANN, compared with what the stand-in libraries have."""
 
+import functools
 import re
 import subprocess
 
@@ -9,13 +10,14 @@ import pytest
 WANTED = re.compile(r"acl|rt[A-Z]|Msprof|Hccl|tdt[A-Z]|_ZNK?2ge")
 
 
-def symbols(library, *, defined: bool) -> set[str]:
+@functools.cache
+def symbols(library, *, defined: bool) -> frozenset[str]:
     arguments = ["nm", "-D", "--defined-only" if defined else "--undefined-only", str(library)]
     listing = subprocess.run(arguments, check=True, capture_output=True, text=True).stdout
-    return {line.split()[-1].split("@")[0] for line in listing.splitlines()}
+    return frozenset(line.split()[-1].split("@")[0] for line in listing.splitlines())
 
 
-def exported() -> set[str]:
+def exported() -> frozenset[str]:
     return symbols(npu_sim.build_dir() / "libascend_device_sim.so", defined=True)
 
 
@@ -34,6 +36,11 @@ def test_every_function_that_the_wheel_links_exists(library):
     assert not missing, f"{library.name} wants {len(missing)} functions that the stand-in lacks: {missing}"
 
 
+@functools.cache
+def file_bytes(library) -> bytes:
+    return library.read_bytes()
+
+
 # Looked up by name when first needed; torch_npu works without those that are not here.
 BY_NAME = """
     aclGetRecentErrMsg aclmdlRICaptureBegin aclmdlRICaptureEnd aclmdlRICaptureGetInfo aclmdlRIDestroy
@@ -46,8 +53,8 @@ BY_NAME = """
 
 @pytest.mark.parametrize("name", BY_NAME)
 def test_functions_looked_up_by_name_exist_on_both_sides(name):
-    wheel = (npu_sim.torch_npu_dir() / "torch_npu" / "lib" / "libtorch_npu.so").read_bytes()
-    assert name.encode() in wheel, f"this torch_npu no longer looks up {name}"
+    wheel = npu_sim.torch_npu_dir() / "torch_npu" / "lib" / "libtorch_npu.so"
+    assert name.encode() in file_bytes(wheel), f"this torch_npu no longer looks up {name}"
     assert name in exported()
 
 

@@ -1,8 +1,11 @@
-"""One scenario under torch_npu's own settings, and launches that fail. Each in a process of its own."""
+"""One scenario under torch_npu's own settings, its sanitizer, and launches that fail. Each in a process of its own."""
+
+import textwrap
 
 import pytest
 
 SCENARIO = """
+    import os
     N = 32
     def ints(value):
         return torch.full((N,), value, dtype=torch.int32).to("npu")
@@ -25,22 +28,51 @@ SCENARIO = """
         event.synchronize()
         assert host.tolist() == [9] * N, (mode, host)
     assert sim.errors() == [], sim.errors()
-    print("passed", flush=True)
+    threads = [open(f"/proc/self/task/{thread}/comm").read().strip() for thread in os.listdir("/proc/self/task")]
+    print("passed", threads.count("release_thread"), sim.counters()["malloc"], flush=True)
 """
 
+# Settings, the task queues that they give the two streams of each mode, and the allocations of device memory.
 SETTINGS = {
-    "task queue off": dict(TASK_QUEUE_ENABLE="0"),
-    "a task queue for each stream": dict(TASK_QUEUE_ENABLE="1", PER_STREAM_QUEUE="1"),
-    "no caching allocator": dict(PYTORCH_NO_NPU_MEMORY_CACHING="1"),
-    "sanitizer": dict(TORCH_NPU_SANITIZER="1"),
+    "as it is": ({}, 1, 1),
+    "task queue off": (dict(TASK_QUEUE_ENABLE="0"), 0, 1),
+    "a task queue for each stream": (dict(TASK_QUEUE_ENABLE="1", PER_STREAM_QUEUE="1"), 4, 1),
+    "no caching allocator": (dict(PYTORCH_NO_NPU_MEMORY_CACHING="1"), 1, 12),
 }
 
 
-@pytest.mark.parametrize("environment", SETTINGS.values(), ids=SETTINGS.keys())
-def test_scenario(run_process, environment):
+@pytest.mark.parametrize("environment, queues, mallocs", SETTINGS.values(), ids=SETTINGS.keys())
+def test_scenario(run_process, environment, queues, mallocs):
     done = run_process(SCENARIO, **environment)
     assert done.returncode == 0, done.stderr
-    assert "passed" in done.stdout
+    assert f"passed {queues} {mallocs}" in done.stdout
+
+
+def test_the_sanitizer_sees_a_missing_wait_and_nothing_else(run_process):
+    done = run_process(
+        textwrap.dedent(SCENARIO)
+        + textwrap.dedent("""
+            import dsv4_npu_ops
+            sim.set_mode(npu_sim.Mode.LAZY)
+            side = torch.npu.Stream()
+            table, positions = torch.ones(4, 2).to("npu"), torch.zeros(3, dtype=torch.int64).to("npu")
+            side.wait_stream(torch.npu.current_stream())
+            with torch.npu.stream(side):
+                rows = dsv4_npu_ops.rope_gather(table, table, positions)
+            print("ordered", flush=True)
+            try:
+                dsv4_npu_ops.rope_gather(table, table, positions, out=rows)
+                print("missed")
+            except Exception as error:
+                print(type(error).__name__)
+        """),
+        TORCH_NPU_SANITIZER="1",
+    )
+    assert done.returncode == 0, done.stderr
+    scenario, *rest = done.stdout.splitlines()
+    assert scenario.startswith("passed")
+    assert rest == ["ordered", "CUDASanitizerErrors"], done.stderr
+    assert "dsv4_npu_ops::rope_gather.out" in done.stderr
 
 
 def test_without_the_caching_allocator_every_tensor_is_an_allocation(run_process):
