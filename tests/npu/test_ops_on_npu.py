@@ -25,6 +25,31 @@ def test_rope_gather_is_one_launch_and_nothing_else(sim, ops, mode):
     assert torch.equal(got[1].cpu(), -sin[positions])
 
 
+def test_every_op_has_an_npu_kernel_of_its_own(sim, ops):
+    """For an op without one, torch_npu copies npu tensors to the CPU and back."""
+    of_the_host = {"npu_error_lanes", "npu_soc_versions", "payload_spans", "step_sizes"}
+    names = {name for name in torch._C._dispatch_get_all_op_names() if name.startswith("dsv4_npu_ops::")}
+    without = {name for name in names if not torch._C._dispatch_has_kernel_for_dispatch_key(name, "PrivateUse1")}
+    assert len(names) > 20
+    assert without == {f"dsv4_npu_ops::{name}" for name in of_the_host}
+
+
+@pytest.mark.parametrize("cores, blocks", [(None, 40), (3, 3), (100, 64)])
+def test_a_launch_has_a_block_for_each_core_that_the_device_reports(run_process, cores, blocks):
+    """But at most one for each lane of the error words."""
+    done = run_process(
+        """
+        import dsv4_npu_ops
+        table, positions = torch.zeros(9, 64).to("npu"), torch.zeros(5000, dtype=torch.int64).to("npu")
+        dsv4_npu_ops.rope_gather(table, table, positions)
+        torch.npu.synchronize()
+        print([launch["blocks"] for launch in sim.kernel_counters()])
+        """,
+        **({} if cores is None else {"ASCEND_DEVICE_SIM_VECTOR_CORES": str(cores)}),
+    )
+    assert done.stdout.splitlines() == [f"[{blocks}]"], done.stderr
+
+
 def test_a_captured_gather_replays_with_new_positions(sim, ops):
     cos, sin = torch.randn(50, 64), torch.randn(50, 64)
     on_npu = cos.to("npu"), sin.to("npu")

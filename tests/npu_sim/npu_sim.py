@@ -65,6 +65,7 @@ class DeviceSim:
         self._library = library
         self.kernels = kernels  # C API of the Ascend C simulator (tests/ascend_sim), whose errors are kernel mistakes
         kernels.ascend_sim_errors_json.restype = ctypes.c_char_p
+        kernels.ascend_sim_counters_json.restype = ctypes.c_char_p
         library.ascend_device_sim_counters.restype = ctypes.c_char_p
         library.ascend_device_sim_errors.restype = ctypes.c_char_p
         library.ascend_device_sim_host_alias.restype = ctypes.c_void_p
@@ -111,6 +112,10 @@ class DeviceSim:
     def kernel_errors(self) -> list[dict[str, Any]]:
         """What the Ascend C simulator found in kernels since the last reset: kind, kernel, block, line, message ..."""
         return json.loads(self.kernels.ascend_sim_errors_json())
+
+    def kernel_counters(self) -> list[dict[str, Any]]:
+        """What the Ascend C simulator counted in each execution of a kernel: kernel, blocks, bytes moved ..."""
+        return json.loads(self.kernels.ascend_sim_counters_json())
 
     def reset_errors(self) -> None:
         """Forgets recorded errors, those of kernels too, and makes failed streams usable again."""

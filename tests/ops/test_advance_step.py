@@ -5,6 +5,7 @@ import itertools
 
 import pytest
 import torch
+from backends import opcheck
 from hypothesis import given
 from hypothesis import strategies as st
 from ops.step_inputs import INTEGERS, as_lists, filled_tables
@@ -262,7 +263,7 @@ def test_opcheck(device):
     inputs = (tables.full, tables.swa, rows["req_pool_indices"], rows["seq_lens"], rows["accepted_lens"])
     for offsets, hidden in ((None, rows["hidden_states"]), (int32(0, 3, 6), None)):
         arguments = (*inputs, rows["token_ids"], offsets, hidden, 0 if offsets is not None else 3, 300)
-        torch.library.opcheck(torch.ops.dsv4_npu_ops.advance_step.default, arguments)
+        opcheck(torch.ops.dsv4_npu_ops.advance_step.default, arguments)
         out = rows["out"]
         buffers = dict(
             next_seq_lens=out.seq_lens,
@@ -274,7 +275,7 @@ def test_opcheck(device):
             sampled_index=out.sampled_index,
             next_hidden=None if hidden is None else out.hidden_states,
         )
-        torch.library.opcheck(torch.ops.dsv4_npu_ops.advance_step.out, arguments, buffers)
+        opcheck(torch.ops.dsv4_npu_ops.advance_step.out, arguments, buffers)
 
 
 def test_the_example_of_the_readme(device):

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from backends import BACKEND
+from backends import BACKEND, opcheck
 from hypothesis import given
 from hypothesis import strategies as st
 from reference import rope as oracle
@@ -256,4 +256,4 @@ def test_opcheck(device):
     cos, sin = make_rows(3, 4, torch.float32, device)
     q, kv = torch.ones(3, 2, 6, device=device), torch.ones(3, 6, device=device)
     for arguments in ((q, kv, cos, sin), (q, None, cos, sin), (None, kv, cos, sin)):
-        torch.library.opcheck(torch.ops.dsv4_npu_ops.apply_rotary.default, arguments, {"inverse": True})
+        opcheck(torch.ops.dsv4_npu_ops.apply_rotary.default, arguments, {"inverse": True})

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from backends import opcheck
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -99,5 +100,5 @@ def test_the_number_of_groups_is_needed_off_the_host():
 @pytest.mark.one_variant
 def test_opcheck():
     ops = torch.ops.dsv4_npu_ops.c4_slots_from_full
-    torch.library.opcheck(ops.default, (int32([131, -1, 0, 135]), 3))
-    torch.library.opcheck(ops.out, (int32([131, -1, 0, 135]),), {"c4_loc": torch.zeros(3, dtype=torch.int32)})
+    opcheck(ops.default, (int32([131, -1, 0, 135]), 3))
+    opcheck(ops.out, (int32([131, -1, 0, 135]),), {"c4_loc": torch.zeros(3, dtype=torch.int32)})

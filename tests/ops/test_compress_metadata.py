@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 import torch
+from backends import opcheck
 from hypothesis import given
 from hypothesis import strategies as st
 from ops.step_inputs import FORMS, POOLS, Step, as_lists, filled_tables, steps
@@ -326,7 +327,7 @@ def test_opcheck(device, form, missing):
     widths = int32(2, 3).to(device) if form == 3 else None
     inputs = (*tables.in_order()[1:], requests, lens, prefix, widths, form, 4 if form == 2 else 0)
     sizes = (300, 16, 20, 300)
-    torch.library.opcheck(torch.ops.dsv4_npu_ops.compress_metadata.default, (*inputs, 40, *sizes))
+    opcheck(torch.ops.dsv4_npu_ops.compress_metadata.default, (*inputs, 40, *sizes))
     out = poisoned(layout, 2, 40)
     buffers = {f.name: getattr(out, f.name) for f in dataclasses.fields(out)}
-    torch.library.opcheck(torch.ops.dsv4_npu_ops.compress_metadata.out, (*inputs, *sizes), buffers)
+    opcheck(torch.ops.dsv4_npu_ops.compress_metadata.out, (*inputs, *sizes), buffers)

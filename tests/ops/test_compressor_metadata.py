@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from backends import opcheck
 from hypothesis import given
 from hypothesis import strategies as st
 from reference import compressor_metadata as oracle
@@ -412,5 +413,5 @@ def test_opcheck(device, slot_format):
     arguments = good_arguments(slot_format=slot_format)
     out = dict(zip(("cos_out", "sin_out", "slot_mapping_out"), arguments.pop("out"), strict=True))
     values = tuple(value.to(device) if isinstance(value, torch.Tensor) else value for value in arguments.values())
-    torch.library.opcheck(torch.ops.dsv4_npu_ops.compressor_metadata.default, values)
-    torch.library.opcheck(torch.ops.dsv4_npu_ops.compressor_metadata.out, values, out)
+    opcheck(torch.ops.dsv4_npu_ops.compressor_metadata.default, values)
+    opcheck(torch.ops.dsv4_npu_ops.compressor_metadata.out, values, out)

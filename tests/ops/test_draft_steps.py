@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 import torch
+from backends import opcheck
 from hypothesis import given
 from hypothesis import strategies as st
 from ops.step_inputs import POOLS, filled_tables
@@ -304,6 +305,6 @@ def test_opcheck(device, from_table):
     tables, (cos, sin) = make_tables(), rope_tables(300, 4)
     source = (None, int32(0, 3), tables.swa) if from_table else (int32(*range(6)), None, None)
     inputs = (torch.tensor([126, 7], device=device), *source, cos, sin, 1, 3)
-    torch.library.opcheck(torch.ops.dsv4_npu_ops.draft_steps.default, (*inputs, 4, 300))
+    opcheck(torch.ops.dsv4_npu_ops.draft_steps.default, (*inputs, 4, 300))
     out = fields_of(poisoned(3, 4, 4))
-    torch.library.opcheck(torch.ops.dsv4_npu_ops.draft_steps.out, (*inputs, 300), out)
+    opcheck(torch.ops.dsv4_npu_ops.draft_steps.out, (*inputs, 300), out)

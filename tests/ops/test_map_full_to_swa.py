@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from backends import opcheck
 from hypothesis import given
 from hypothesis import strategies as st
 from reference.full_to_swa import map_full_to_swa as oracle
@@ -180,7 +181,7 @@ def test_wrong_count_of_units_before_writes_nothing():
 @pytest.mark.one_variant
 def test_opcheck():
     tables, mapping = make(8, 9, lambda ids: ids, "cpu", columns=24)
-    torch.library.opcheck(
+    opcheck(
         torch.ops.dsv4_npu_ops.map_full_to_swa.default,
         (tables.full, tables.swa, work_list([(0, 3, 20, 1)], "cpu"), mapping, 8),
     )

@@ -5,6 +5,7 @@ import random
 
 import pytest
 import torch
+from backends import opcheck
 from hypothesis import given
 from hypothesis import strategies as st
 from reference import page_segments as oracle
@@ -275,12 +276,12 @@ def test_page_size_that_is_no_power_of_two(op):
 def test_opcheck():
     state = device_with_one_page()
     taken = state.segments([[0, 0, 0, 8, 2, 1, 0, 0]])
-    torch.library.opcheck(
+    opcheck(
         torch.ops.dsv4_npu_ops.reserve_extend.default,
         (*state.tables.in_order(), state.free_pages(), taken, state.num_pages, [8, 0, 0, 0, 0, 0], 8),
     )
     given_back = state.segments([[0, 1, 0, 8, 2, 0, 0, 0]])
-    torch.library.opcheck(
+    opcheck(
         torch.ops.dsv4_npu_ops.release_pages.default,
         (*state.tables.in_order(), state.free_pages(), given_back, state.num_pages, 8),
     )

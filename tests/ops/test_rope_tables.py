@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from backends import opcheck
 from hypothesis import given
 from hypothesis import strategies as st
 from reference import rope as oracle
@@ -115,6 +116,6 @@ def test_tables_on_another_device():
 @pytest.mark.one_variant
 def test_opcheck(device):
     freqs = make_freqs(8, 2, device)
-    torch.library.opcheck(torch.ops.dsv4_npu_ops.rope_tables.default, (freqs,), {"dtype": torch.bfloat16})
+    opcheck(torch.ops.dsv4_npu_ops.rope_tables.default, (freqs,), {"dtype": torch.bfloat16})
     out = dict(cos_out=torch.empty(8, 4, device=device), sin_out=torch.empty(8, 4, device=device))
-    torch.library.opcheck(torch.ops.dsv4_npu_ops.rope_tables.out, (freqs,), out)
+    opcheck(torch.ops.dsv4_npu_ops.rope_tables.out, (freqs,), out)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from backends import opcheck
 from hypothesis import given
 from hypothesis import strategies as st
 from reference.page_segments import share_pages as oracle
@@ -166,6 +167,4 @@ def test_bad_arguments(bad, message):
 def test_opcheck():
     tables, _, free_pages = make(8, "cpu")
     segments = work_list([[0, 2, 0, 8, 0, -1, 0], [0, 2, 8, 11, 0, 3, 0]], "cpu")
-    torch.library.opcheck(
-        torch.ops.dsv4_npu_ops.share_pages.default, (*tables.in_order(), free_pages, segments, NUM_PAGES, 1, 8)
-    )
+    opcheck(torch.ops.dsv4_npu_ops.share_pages.default, (*tables.in_order(), free_pages, segments, NUM_PAGES, 1, 8))

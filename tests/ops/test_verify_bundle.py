@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 import torch
+from backends import opcheck
 from hypothesis import given
 from hypothesis import strategies as st
 from ops.step_inputs import POOLS, filled_tables, steps
@@ -188,7 +189,7 @@ def test_opcheck(device, widths):
     requests, lens = int32(0, 3).to(device), torch.tensor([126, 7], device=device)
     ragged = None if widths is None else int32(*widths).to(device)
     inputs = (*tables.in_order(), requests, lens, ragged, 0 if widths else 4)
-    torch.library.opcheck(torch.ops.dsv4_npu_ops.verify_bundle.default, (*inputs, 8, 3, 2, 300))
+    opcheck(torch.ops.dsv4_npu_ops.verify_bundle.default, (*inputs, 8, 3, 2, 300))
     out = poisoned(tables.layout, 2, 8)
     buffers = {f.name: getattr(out, f.name) for f in dataclasses.fields(out)}
-    torch.library.opcheck(torch.ops.dsv4_npu_ops.verify_bundle.out, (*inputs, 300), buffers)
+    opcheck(torch.ops.dsv4_npu_ops.verify_bundle.out, (*inputs, 300), buffers)

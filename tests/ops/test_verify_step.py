@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 import torch
+from backends import opcheck
 from hypothesis import given
 from hypothesis import strategies as st
 from ops.step_inputs import POOLS, filled_tables, steps
@@ -212,6 +213,6 @@ def test_opcheck(device, widths):
     ragged = None if widths is None else int32(*widths).to(device)
     inputs = (*tables.in_order(), requests, lens, ragged, cos, sin, 0 if widths else 4)
     sizes = (300, 16, 20, 300)
-    torch.library.opcheck(torch.ops.dsv4_npu_ops.verify_step.default, (*inputs, 8, *sizes))
+    opcheck(torch.ops.dsv4_npu_ops.verify_step.default, (*inputs, 8, *sizes))
     out = fields_of(poisoned(tables.layout, 2, 8, 4))
-    torch.library.opcheck(torch.ops.dsv4_npu_ops.verify_step.out, (*inputs, *sizes), out)
+    opcheck(torch.ops.dsv4_npu_ops.verify_step.out, (*inputs, *sizes), out)

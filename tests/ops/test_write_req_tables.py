@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from backends import opcheck
 from hypothesis import given
 from hypothesis import strategies as st
 from reference import write_req_tables as oracle
@@ -295,6 +296,4 @@ def test_opcheck(device):
     rows = tuple(torch.tensor([value], device=device) for value in (1, 0, 4))
     loc = as_loc([[16] * 4] * 6, device)
     starts = dict(c4_state_starts=rows[1], c128_state_starts=rows[1])
-    torch.library.opcheck(
-        torch.ops.dsv4_npu_ops.write_req_tables.default, (*tables.in_order(), *rows, *loc.in_order()), starts
-    )
+    opcheck(torch.ops.dsv4_npu_ops.write_req_tables.default, (*tables.in_order(), *rows, *loc.in_order()), starts)

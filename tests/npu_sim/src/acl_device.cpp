@@ -29,6 +29,12 @@ std::array<std::array<std::atomic<bool>, kDevices>, kDevices> peer_access{};
 // A context handle is the address of its device's entry.
 std::array<char, kDevices> contexts;
 
+// $ASCEND_DEVICE_SIM_VECTOR_CORES makes it a device with more or fewer of them.
+int64_t VectorCores() {
+    const char* count = std::getenv("ASCEND_DEVICE_SIM_VECTOR_CORES");
+    return count == nullptr ? kVectorCores : std::strtoll(count, nullptr, 10);
+}
+
 bool KnownOption(aclSysParamOpt option) { return option >= 0 && option < static_cast<int>(system_options.size()); }
 
 bool Valid(int64_t device) { return device >= 0 && device < kDevices; }
@@ -135,7 +141,7 @@ aclError aclGetDeviceCapability(uint32_t device, aclDeviceInfo info, int64_t* va
             *value = kCubeCores;
             return ACL_SUCCESS;
         case ACL_DEVICE_INFO_VECTOR_CORE_NUM:
-            *value = kVectorCores;
+            *value = VectorCores();
             return ACL_SUCCESS;
         case ACL_DEVICE_INFO_L2_SIZE:
             *value = kL2Bytes;
@@ -156,7 +162,7 @@ aclError aclrtGetDeviceInfo(uint32_t device, aclrtDevAttr attribute, int64_t* va
             *value = kCubeCores;
             return ACL_SUCCESS;
         case ACL_DEV_ATTR_VECTOR_CORE_NUM:
-            *value = kVectorCores;
+            *value = VectorCores();
             return ACL_SUCCESS;
         case ACL_DEV_ATTR_TOTAL_GLOBAL_MEM_SIZE:
             *value = kDeviceBytes;
