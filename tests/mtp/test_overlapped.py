@@ -196,14 +196,6 @@ def test_scripts_that_need_the_host_are_refused(small_model):
     assert not runner.tables.full.any()
 
 
-def test_a_model_on_another_device_is_refused():
-    """Its tokens would have to pass through the host."""
-    target, nextn = build(3)
-    runner = poisoned_runner(target.to("meta"), nextn.to("meta"), layout_of(16))
-    with pytest.raises(ValueError, match="overlap: expected the model on the layout's device cpu, got meta"):
-        runner.generate([[1, 2]], 4, 2, overlap=True)
-
-
 def test_a_model_of_sliding_window_layers_needs_no_other_pool():
     target, nextn = build(3, num_hidden_layers=2, layer_types=["sliding_attention"] * 2, mlp_layer_types=["moe"] * 2)
     layout = KVLayout(16, 128, 2, 320, {"swa": 60})

@@ -1,6 +1,6 @@
 """Turns rows and lengths into steps: every piece of a step's bookkeeping comes from one of this library's ops."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -14,8 +14,8 @@ from dsv4_npu_ops import (
     OutCacheLoc,
     RequestTables,
     RopeCache,
+    advance_step,
     apply_rotary,
-    build_compress_metadata_decode,
     build_compress_metadata_prefill,
     build_compress_metadata_verify,
     build_freqs_cis,
@@ -23,6 +23,7 @@ from dsv4_npu_ops import (
     flatten_verify_bundle,
     rope_gather,
 )
+from dsv4_npu_ops.graph import MultiStepDraft
 from dsv4_npu_ops.mtp.pools import layer_ratios
 from dsv4_npu_ops.mtp.stats import OpClock
 from dsv4_npu_ops.mtp.step import Rotary, Step
@@ -39,7 +40,8 @@ class Batch:
         lens: committed lengths, 0 for padding rows.
         widths: new tokens per row; a padding row of a uniform batch holds as many tokens as the others.
         live: rows before the padding.
-        device_lens: ``[B]`` int32 committed lengths when only the device knows them; ``lens`` are then upper bounds.
+        device_lens: ``[B]`` int32 committed lengths on the model's device when only that knows them; ``lens`` are then
+            upper bounds.
     """
 
     rows: list[int]
@@ -83,7 +85,10 @@ class StepBuilder:
         layout: page size, window and longest context.
         clock: counts calls and time of every op.
         model_device: where the model computes; default: the layout's device. If they differ, each tensor of a step is
-            copied there, counted as ``copy_to_model``.
+            copied there, counted as ``copy_to_model``, and what the ops need of the model's is copied back, counted as
+            ``copy_to_ops``.
+        max_rows: most rows of a batch, padding included.
+        draft_steps: most single-token passes of the MTP layer behind one another.
     """
 
     def __init__(
@@ -93,11 +98,15 @@ class StepBuilder:
         layout: KVLayout,
         clock: OpClock,
         model_device: torch.device | str | None = None,
+        *,
+        max_rows: int,
+        draft_steps: int,
     ) -> None:
         self._tables, self._layout = tables, layout
         self._model_device = torch.device(layout.device if model_device is None else model_device)
         self._staging = HostStaging(layout.device)
         self._copy_to_model = clock.wrap(lambda tensor: tensor.to(self._model_device), "copy_to_model")
+        self._copy_to_ops = clock.wrap(lambda tensor: tensor.to(tables.swa.device), "copy_to_ops")
         cache = RopeCache()
         self._rope: dict[str, Rotary] = {}
         for base, ratio in (("main", 0), ("compress", 4)):
@@ -105,11 +114,14 @@ class StepBuilder:
             self._rope[base] = cache.get(freqs, torch.float32)
         self._bases = ["main", "compress"] if any(layer_ratios(config)) else ["main"]
         self._prefill = clock.wrap(build_compress_metadata_prefill)
-        self._decode = clock.wrap(build_compress_metadata_decode)
         self._verify = clock.wrap(build_compress_metadata_verify)
         self._verify_step = clock.wrap(build_verify_step)
         self._bundle = clock.wrap(flatten_verify_bundle)
         self._gather = clock.wrap(rope_gather)
+        self._advance = clock.wrap(advance_step)
+        if draft_steps > 0:
+            draft = MultiStepDraft(tables, max_rows, draft_steps, *self._rope["main"])
+            self._prepare_drafts = clock.wrap(draft.prepare, "build_draft_steps")
         self.apply_rotary = clock.wrap(apply_rotary)
 
     def ints(self, values: list[int]) -> Tensor:
@@ -126,8 +138,11 @@ class StepBuilder:
         uniform = len(set(batch.widths)) == 1
         rows, lens, *widths = self._columns(batch.rows, batch.lens, *([] if uniform else [batch.widths]))
         if batch.device_lens is not None:
-            lens = batch.device_lens
+            lens = self._for_ops(batch.device_lens)
         return rows, lens, batch.widths[0] if uniform else widths[0]
+
+    def _for_ops(self, tensor: Tensor) -> Tensor:
+        return tensor if tensor.device == self._tables.swa.device else self._copy_to_ops(tensor)
 
     def _for_model(self, tensor: Tensor) -> Tensor:
         return tensor if tensor.device == self._model_device else self._copy_to_model(tensor)
@@ -135,20 +150,22 @@ class StepBuilder:
     def _pairs_for_model(self, pairs: dict[Any, Rotary]) -> dict[Any, Rotary]:
         return {key: (self._for_model(cos), self._for_model(sin)) for key, (cos, sin) in pairs.items()}
 
+    def _token_rotary(self, metadata: CompressMetadata, bases: list[str]) -> dict[str, Rotary]:
+        return {base: self._gather(*self._rope[base], metadata.positions) for base in bases}
+
     def _step(
         self,
         metadata: CompressMetadata,
         swa_slots: Tensor,
         max_width: int,
         max_kv_len: int,
-        bases: list[str],
+        rotary: dict[str, Rotary],
         *,
         state_slots: dict[int, Tensor] | None = None,
         group_rotary: dict[int, Rotary] | None = None,
         group_counts: dict[int, int] | None = None,
     ) -> Step:
         """The one place where what the ops have computed is brought to the model."""
-        rotary = {base: self._gather(*self._rope[base], metadata.positions) for base in bases}
         return Step(
             _NO_TOKENS,
             CompressMetadata(*(self._for_model(getattr(metadata, field.name)) for field in fields(metadata))),
@@ -220,7 +237,7 @@ class StepBuilder:
             slots.out_swa_loc,
             batch.max_width,
             max_kv_len,
-            self._bases,
+            self._token_rotary(metadata, self._bases),
             state_slots={4: slots.out_c4_state_loc, 128: slots.out_c128_state_loc},
             group_rotary=group_rotary,
             group_counts=group_counts,
@@ -233,18 +250,64 @@ class StepBuilder:
             self._tables, rows, lens, widths, num_tokens=batch.num_tokens, max_seq_len=batch.max_final_len
         )
         slots = self._bundle(self._tables, rows, lens, widths, num_tokens=batch.num_tokens)
-        return self._step(metadata, slots.out_swa_loc, batch.max_width, batch.max_final_len, ["main"])
+        rotary = self._token_rotary(metadata, ["main"])
+        return self._step(metadata, slots.out_swa_loc, batch.max_width, batch.max_final_len, rotary)
 
-    def draft(self, batch: Batch, swa_slots: Tensor) -> Step:
-        """One MTP pass over a single guess a row, at position ``lens``; rows with length 0 sit out.
+    def drafts(self, batch: Batch, verify: Step) -> list[Step]:
+        """The MTP passes over one guess a row behind a verify's first guess, at positions ``L``, ``L + 1``, ..
 
         Args:
-            batch: widths are all 1.
-            swa_slots: ``[B]`` slots of those positions, 0 where a row sits out.
+            batch: the verify's rows; one of width n has ``n - 2`` passes and sits out in the others.
+            verify: its page tables cover the windows of all passes.
         """
-        finals = [length + 1 if length else 0 for length in batch.lens]
-        rows, seq_lens = self._columns(batch.rows, finals)
-        if batch.device_lens is not None:
-            seq_lens = torch.where(batch.device_lens > 0, batch.device_lens + 1, 0)
-        metadata = self._decode(self._tables, rows, seq_lens, max_seq_len=max(finals))
-        return self._step(metadata, swa_slots, 1, max(finals), ["main"])
+        if batch.max_width <= 2:
+            return []
+        rows, lens, _ = self._rows(batch)
+        prepared = self._prepare_drafts(lens, req_pool_indices=rows)[: batch.max_width - 2]
+        offsets = self.ints(list(range(len(batch.rows) + 1)))
+        steps = []
+        for done, draft in enumerate(prepared):
+            live = zip(batch.lens, batch.widths, strict=True)
+            going = self.ints([int(length > 0 and width > done + 2) for length, width in live])
+            metadata = replace(
+                verify.metadata,
+                start_pos=self._for_model(draft.positions) * going,
+                seqused=going,
+                cu_seqlens=offsets,
+                positions=draft.positions,
+                kv_lens=draft.kv_lens,
+            )
+            slots = self._for_model(draft.out_cache_loc.out_swa_loc) * going
+            steps.append(self._step(metadata, slots, 1, batch.max_final_len, {"main": (draft.cos, draft.sin)}))
+        return steps
+
+    def advance(
+        self, batch: Batch, verify: Step, accepted: Tensor, sampled: Tensor, hidden: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """What follows from a verify's accepted lengths ``[B]``, which only the device knows.
+
+        Args:
+            batch, verify: the verify.
+            accepted: ``[B]``, anything for padding rows.
+            sampled: ``[T]`` the token after every input.
+            hidden: ``[T, ...]`` of the inputs, or None.
+
+        Returns:
+            committed lengths and newest tokens ``[B]``, and the hidden states of the last accepted inputs.
+        """
+        rows, lens, _ = self._rows(batch)
+        advanced = self._advance(
+            self._tables,
+            rows,
+            lens,
+            self._for_ops(accepted),
+            self._for_ops(sampled),
+            cu_seqlens=self._for_ops(verify.metadata.cu_seqlens),
+            hidden_states=None if hidden is None else self._for_ops(hidden),
+        )
+        states = advanced.hidden_states
+        return (
+            self._for_model(advanced.seq_lens),
+            self._for_model(advanced.token_ids),
+            None if states is None else self._for_model(states),
+        )

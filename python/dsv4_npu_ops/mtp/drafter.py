@@ -211,19 +211,7 @@ class MtpDrafter:
         """See ``Drafter.propose``: the remembered first guess, then one pass a further guess."""
         owners = self._builder.ints(batch.rows).long()
         guesses, streams = [self._first_guess[owners]], self._streams[owners][None]
-        last = step.swa_slots.shape[0] - 1
-        for done in range(1, batch.max_width - 1):
-            # The pass at position L + done - 1 turns guess number `done` into the next one.
-            lens = [
-                length + done - 1 if length and width > done + 1 else 0
-                for length, width in zip(batch.lens, batch.widths, strict=True)
-            ]
-            reserved = step.swa_slots[(step.token_offsets[:-1] + done - 1).clamp(max=last)]
-            going = self._builder.ints(lens) > 0
-            slots, device_lens = torch.where(going, reserved, 0), None
-            if batch.device_lens is not None:
-                device_lens = torch.where(going, batch.device_lens + done - 1, 0)
-            draft_step = self._builder.draft(Batch(batch.rows, lens, [1] * len(lens), batch.live, device_lens), slots)
+        for draft_step in self._builder.drafts(batch, step):
             streams = self._forward(draft_step, guesses[-1], streams)
             guesses.append(self._guess(streams))
             self._stats.draft_passes += 1

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from dsv4_npu_ops import KVLayout, PoolExhausted, RequestTables, advance_step
+from dsv4_npu_ops import KVLayout, PoolExhausted
 from dsv4_npu_ops.mtp.batch import Batch
 from dsv4_npu_ops.mtp.readback import Readback
 from dsv4_npu_ops.mtp.run import Run, accept
@@ -54,19 +54,16 @@ class OverlappedRun(Run):
     the longest and released for the shortest length that is possible.
 
     Args:
-        tables: the request tables.
-        layout: rows of the tables, longest context, device.
+        layout: rows of the tables, longest context.
         others: the arguments of ``Run``.
     """
 
-    def __init__(self, tables: RequestTables, layout: KVLayout, *others: Any, **options: Any) -> None:
+    def __init__(self, layout: KVLayout, *others: Any, **options: Any) -> None:
         super().__init__(layout, *others, **options)
-        self._tables = tables
-        self._advance = self._stats.ops.wrap(advance_step)
         # By request row; padding rows of a batch use the entry behind the last, which stays 0.
         self._no_row = layout.max_requests
-        self._lens = torch.zeros(layout.max_requests + 1, dtype=torch.int32, device=layout.device)
-        self._newest = torch.zeros(layout.max_requests + 1, dtype=torch.int64, device=layout.device)
+        self._lens = self._builder.ints([0] * (layout.max_requests + 1))
+        self._newest = self._lens.long()
         self._in_flight: deque[InFlight] = deque()
 
     def prefill(self, rows: list[Running]) -> None:
@@ -138,18 +135,11 @@ class OverlappedRun(Run):
         hidden = None
         if self._drafter is not None:
             hidden = self._drafter.extend(verified.step, verified.streams, verified.greedy)
-        advanced = self._advance(
-            self._tables,
-            self._builder.ints(batch.rows),
-            batch.device_lens,
-            accepted,
-            verified.greedy,
-            cu_seqlens=verified.step.metadata.cu_seqlens,
-            hidden_states=hidden,
+        self._lens[owners], self._newest[owners], hidden = self._builder.advance(
+            batch, verified.step, accepted, verified.greedy, hidden
         )
-        self._lens[owners], self._newest[owners] = advanced.seq_lens, advanced.token_ids
         if self._drafter is not None and hidden is not None:
-            self._drafter.remember(pool_rows, advanced.hidden_states[: batch.live])
+            self._drafter.remember(pool_rows, hidden[: batch.live])
         results = torch.cat([accepted[:, None], tokens], dim=1)[: batch.live]
         self._in_flight.append(InFlight(rows, widths, [True] * len(rows), Readback(results)))
         return True

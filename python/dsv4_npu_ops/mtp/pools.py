@@ -128,6 +128,8 @@ class KVPools:
             if pool not in self._tensors:
                 raise ValueError(f"copies: expected pools of {', '.join(POOLS)}, got {pool!r}")
         for pool, pages in copies.items():
+            if not self._tensors[pool]:
+                continue
             sources, destinations = (ids.to(self._device).long() for ids in pages)
             for tensor in self._tensors[pool]:
                 by_page = tensor.view(-1, self.page_size, *tensor.shape[1:])

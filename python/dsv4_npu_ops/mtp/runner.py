@@ -2,9 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
-import torch
 from transformers import DeepseekV4ForCausalLM
 
 from dsv4_npu_ops import KVAllocator, KVLayout, PoolExhausted, RequestTables
@@ -99,7 +97,8 @@ class Runner:
             arrivals: scheduler round in which each request shows up; default all at the start.
             admission: ``reserved`` or ``optimistic``, see ``Scheduler``. The tokens are the same.
             overlap: launches every step before the results of the one before are read. The tokens are the same;
-                accepted lengths may differ near the longest context.
+                accepted lengths may differ near the longest context. With the model on another device than the layout
+                each copy between them waits, so that the order is kept but no time gained.
             share_prefixes: a request starts on the cached pages of the running one with which it has most tokens in
                 common, and prefills the rest. The tokens are the same.
             eos_token_ids: tokens that end a request.
@@ -116,13 +115,10 @@ class Runner:
 
         Raises:
             ValueError: a request could never run; guesses are asked for and there is no MTP layer; two scripts, or one
-                that overlapping does not allow; overlapping with the model on another device than the layout.
+                that overlapping does not allow.
         """
         if script is not None and (overlap or device_script is not None):
             raise ValueError("script: expected None with overlap or device_script, got a script")
-        computes, keeps = self._model.lm_head.weight.device, torch.device(self._layout.device)
-        if overlap and computes.type != keeps.type:
-            raise ValueError(f"overlap: expected the model on the layout's device {keeps}, got {computes}")
         count = len(prompts)
         whole = self._layout.max_context_len
         requests = [
@@ -141,11 +137,17 @@ class Runner:
         scheduler = Scheduler(self._layout, requests, admission)
         stats = RunStats(total_pages=dict(self._layout.num_pages))
         builder = StepBuilder(
-            self._model.config, self.tables, self._layout, stats.ops, self._model.lm_head.weight.device
+            self._model.config,
+            self.tables,
+            self._layout,
+            stats.ops,
+            self._model.lm_head.weight.device,
+            max_rows=self._layout.max_requests + -self._layout.max_requests % self._bucket,
+            draft_steps=max((request.num_draft_tokens for request in requests), default=0) - 2,
         )
         drafter = self._drafter(requests, script, device_script, builder, stats)
         if make_run is None:
-            make_run = partial(OverlappedRun, self.tables) if overlap else Run
+            make_run = OverlappedRun if overlap else Run
         run = make_run(
             self._layout,
             self.allocator,
