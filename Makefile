@@ -54,6 +54,7 @@ mutation: build-sim
 bench: build
 	PATH="$(abspath $(VENV))/bin:$$PATH" cmake --build build/cmake --target dsv4_bench_ops
 	$(PY) bench/run.py
+	$(PY) bench/admission.py
 
 # What the kernels move and do in the device simulator, beside a naive kernel of each op; fails when a limit is exceeded.
 bench-sim: build-sim
