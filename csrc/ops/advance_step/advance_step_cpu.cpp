@@ -9,7 +9,6 @@
 namespace dsv4 {
 namespace {
 
-constexpr char kOp[] = "advance_step";
 // Bytes copied below which a second thread costs more than it copies.
 constexpr int64_t kBytesPerThread = 1 << 20;
 
@@ -82,7 +81,7 @@ void run(const AdvanceStepParams& p, const AdvanceInputs& inputs, const AdvanceO
     for (int64_t i = 0; i < p.num_rows; ++i) {
         const VerifiedRow row = rows(i);
         const int32_t fault = advance_fault(row, p);
-        TORCH_CHECK_VALUE(fault == kAdvanceValid, kOp, ": ", describe(fault, i, row, p));
+        TORCH_CHECK_VALUE(fault == kAdvanceValid, "advance_step: ", describe(fault, i, row, p));
     }
     if (p.hidden_row_halves != 0) {
         copy_hidden(rows, p, static_cast<const char*>(inputs.hidden_states->const_data_ptr()),

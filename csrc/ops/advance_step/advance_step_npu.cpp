@@ -7,7 +7,7 @@
 namespace dsv4 {
 namespace {
 
-void run(const AdvanceStepParams& p, const AdvanceInputs& inputs, const AdvanceOutputs& out) {
+void launch_advance_step(const AdvanceStepParams& p, const AdvanceInputs& inputs, const AdvanceOutputs& out) {
     if (p.num_rows == 0) {
         return;
     }
@@ -28,15 +28,15 @@ void run(const AdvanceStepParams& p, const AdvanceInputs& inputs, const AdvanceO
                             out.out_swa_loc,
                             out.sampled_index,
                             out.next_hidden.value_or(out.extend_lens)};
-    npu::launch_on("advance_step", memory, advance_blocks(p, npu::vector_cores(inputs.seq_lens)),
-                   [p = p, errors = npu::error_lanes(inputs.seq_lens)](uint32_t blocks, void* stream,
-                                                                       auto... at) mutable {
-                       return ACLRT_LAUNCH_KERNEL(advance_step)(blocks, stream, at..., errors, &p);
-                   });
+    npu::launch_on(
+        "advance_step", memory, advance_blocks(p, npu::vector_cores(inputs.seq_lens)),
+        [p = p, errors = npu::error_lanes(inputs.seq_lens)](uint32_t blocks, void* stream, auto... at) mutable {
+            return ACLRT_LAUNCH_KERNEL(advance_step)(blocks, stream, at..., errors, &p);
+        });
 }
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(dsv4_npu_ops, DSV4_DEVICE_KEY, m) { register_advance_step<&run>(m); }
+TORCH_LIBRARY_IMPL(dsv4_npu_ops, DSV4_DEVICE_KEY, m) { register_advance_step<&launch_advance_step>(m); }
 
 }  // namespace dsv4

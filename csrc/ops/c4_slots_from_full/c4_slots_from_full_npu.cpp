@@ -7,7 +7,7 @@
 namespace dsv4 {
 namespace {
 
-void run(const C4SlotsFromFullParams& p, const at::Tensor& full_loc, const at::Tensor& c4_loc) {
+void launch_c4_slots_from_full(const C4SlotsFromFullParams& p, const at::Tensor& full_loc, const at::Tensor& c4_loc) {
     npu::launch_on("c4_slots_from_full", std::array{full_loc, c4_loc},
                    c4_slots_from_full_blocks(p, npu::vector_cores(full_loc)),
                    [p = p, errors = npu::error_lanes(full_loc)](uint32_t blocks, void* stream, auto... at) mutable {
@@ -17,6 +17,6 @@ void run(const C4SlotsFromFullParams& p, const at::Tensor& full_loc, const at::T
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(dsv4_npu_ops, DSV4_DEVICE_KEY, m) { register_c4_slots_from_full<&run>(m); }
+TORCH_LIBRARY_IMPL(dsv4_npu_ops, DSV4_DEVICE_KEY, m) { register_c4_slots_from_full<&launch_c4_slots_from_full>(m); }
 
 }  // namespace dsv4

@@ -8,7 +8,8 @@
 namespace dsv4 {
 namespace {
 
-void run(CompressMetadataParams p, const StepInputs& inputs, const MetadataTables& tables, const MetadataTensors& out) {
+void launch_compress_metadata(CompressMetadataParams p, const StepInputs& inputs, const MetadataTables& tables,
+                              const MetadataTensors& out) {
     constexpr char kOp[] = "compress_metadata";
     check::device_step(kOp, p.rows);
     p.rows.max_seq_len = covered_length(p.metadata, p.rows.max_seq_len);
@@ -45,6 +46,6 @@ void run(CompressMetadataParams p, const StepInputs& inputs, const MetadataTable
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(dsv4_npu_ops, DSV4_DEVICE_KEY, m) { register_compress_metadata<&run>(m); }
+TORCH_LIBRARY_IMPL(dsv4_npu_ops, DSV4_DEVICE_KEY, m) { register_compress_metadata<&launch_compress_metadata>(m); }
 
 }  // namespace dsv4

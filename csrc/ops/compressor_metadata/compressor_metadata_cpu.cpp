@@ -7,8 +7,6 @@
 namespace dsv4 {
 namespace {
 
-constexpr char kOp[] = "compressor_metadata";
-
 // Groups of one request, and its blocks.
 struct Request {
     CompletedGroups groups;
@@ -31,12 +29,13 @@ struct RequestReader {
         const int64_t end = integer(cu_seqlens, p.cu_seqlens_is_int64, request + 1);
         const int64_t start = integer(start_pos, p.start_pos_is_int64, request);
         const int32_t fault = request_fault(begin, end, start);
-        TORCH_CHECK_VALUE(fault != kDecreasingCuSeqlens, kOp, ": cu_seqlens[", request + 1, "] is ", end,
+        TORCH_CHECK_VALUE(fault != kDecreasingCuSeqlens, "compressor_metadata: cu_seqlens[", request + 1, "] is ", end,
                           ", expected at least cu_seqlens[", request, "], which is ", begin);
-        TORCH_CHECK_VALUE(fault != kTooManyTokens, kOp, ": cu_seqlens[", request, "] and cu_seqlens[", request + 1,
-                          "] are ", begin, " and ", end, ", expected at most ", kInt32Max, " tokens between them");
-        TORCH_CHECK_VALUE(fault != kStartTooLarge, kOp, ": start_pos[", request, "] is ", start, ", expected at most ",
-                          kInt32Max);
+        TORCH_CHECK_VALUE(fault != kTooManyTokens, "compressor_metadata: cu_seqlens[", request, "] and cu_seqlens[",
+                          request + 1, "] are ", begin, " and ", end, ", expected at most ", kInt32Max,
+                          " tokens between them");
+        TORCH_CHECK_VALUE(fault != kStartTooLarge, "compressor_metadata: start_pos[", request, "] is ", start,
+                          ", expected at most ", kInt32Max);
         return Request{completed_groups(start, end - begin, p.ratio),
                        block_table + block_entry_offset_elems(request, 0, p)};
     }
@@ -47,7 +46,7 @@ void check_flat_slots(const Request& request, int64_t index, const CompressorMet
     const int64_t columns = min_of(block_column(last, p) + 1, p.block_columns);
     for (int64_t column = block_column(request.groups.first, p); column < columns; ++column) {
         const int64_t block = request.blocks[column];
-        TORCH_CHECK_VALUE(block_fits(block, p), kOp, ": kv_block_table[", index, ", ",
+        TORCH_CHECK_VALUE(block_fits(block, p), "compressor_metadata: kv_block_table[", index, ", ",
                           column, "] is ", block, ", expected slots that fit int32 (kv_block_size is ", p.block_size,
                           ")");
     }
@@ -63,8 +62,8 @@ void check_values(const RequestReader& requests, int64_t num_rows) {
             check_flat_slots(request, i, p);
         }
     }
-    TORCH_CHECK_VALUE(num_groups <= num_rows, kOp, ": num_rows is ", num_rows, ", expected at least ", num_groups,
-                      " (groups that the step completes)");
+    TORCH_CHECK_VALUE(num_groups <= num_rows, "compressor_metadata: num_rows is ", num_rows, ", expected at least ",
+                      num_groups, " (groups that the step completes)");
 }
 
 // Writes rows of the outputs: cos, sin [rows, 1, 1, D] of element_t, slot_mapping [rows] or [rows, 2].

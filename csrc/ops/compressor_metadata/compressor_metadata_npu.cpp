@@ -7,7 +7,8 @@
 namespace dsv4 {
 namespace {
 
-void run(const CompressorMetadataParams& p, const CompressorMetadataInputs& in, const CompressorMetadataOutputs& out) {
+void launch_compressor_metadata(const CompressorMetadataParams& p, const CompressorMetadataInputs& in,
+                                const CompressorMetadataOutputs& out) {
     constexpr char kOp[] = "compressor_metadata";
     TORCH_CHECK_VALUE(compressor_tile_rows(p) > 0, kOp, ": rope_cos has ", p.rope_dim,
                       " features, expected fewer: 8 rows of both tables must fit into a core's ", kUbBudgetBytes,
@@ -25,6 +26,6 @@ void run(const CompressorMetadataParams& p, const CompressorMetadataInputs& in, 
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(dsv4_npu_ops, DSV4_DEVICE_KEY, m) { register_compressor_metadata<&run>(m); }
+TORCH_LIBRARY_IMPL(dsv4_npu_ops, DSV4_DEVICE_KEY, m) { register_compressor_metadata<&launch_compressor_metadata>(m); }
 
 }  // namespace dsv4

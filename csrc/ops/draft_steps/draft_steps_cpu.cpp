@@ -9,7 +9,6 @@
 namespace dsv4 {
 namespace {
 
-constexpr char kOp[] = "draft_steps";
 // Bytes written below which a second thread costs more than it copies.
 constexpr int64_t kBytesPerThread = 1 << 20;
 
@@ -25,10 +24,11 @@ int64_t read(const void* values, int32_t is_int64, int64_t index) {
 
 void check_request(int64_t index, int64_t length, int64_t request, const DraftStepsParams& p) {
     const int32_t fault = draft_fault(length, request, p);
-    TORCH_CHECK_VALUE(fault != kNegativeLength, kOp, ": seq_lens[", index, "] is ", length, ", expected at least 0");
-    TORCH_CHECK_VALUE(fault != kBeyondContext, kOp, ": seq_lens[", index, "] is ", length, ", expected at most ",
+    TORCH_CHECK_VALUE(fault != kNegativeLength, "draft_steps: seq_lens[", index, "] is ", length,
+                      ", expected at least 0");
+    TORCH_CHECK_VALUE(fault != kBeyondContext, "draft_steps: seq_lens[", index, "] is ", length, ", expected at most ",
                       p.max_context_len, " (max_context_len)");
-    TORCH_CHECK_VALUE(fault != kUnknownRequest, kOp, ": req_pool_indices[", index, "] is ", request,
+    TORCH_CHECK_VALUE(fault != kUnknownRequest, "draft_steps: req_pool_indices[", index, "] is ", request,
                       ", expected 0 <= index < ", p.max_requests, " (rows of the table)");
 }
 

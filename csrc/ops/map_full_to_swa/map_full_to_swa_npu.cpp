@@ -7,8 +7,8 @@
 namespace dsv4 {
 namespace {
 
-void run(const MapFullToSwaParams& p, const at::Tensor& full_table, const at::Tensor& swa_table,
-         const at::Tensor& segments, const at::Tensor& full_to_swa) {
+void launch_map_full_to_swa(const MapFullToSwaParams& p, const at::Tensor& full_table, const at::Tensor& swa_table,
+                            const at::Tensor& segments, const at::Tensor& full_to_swa) {
     if (p.num_segments == 0) {
         return;
     }
@@ -21,6 +21,6 @@ void run(const MapFullToSwaParams& p, const at::Tensor& full_table, const at::Te
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(dsv4_npu_ops, DSV4_DEVICE_KEY, m) { register_map_full_to_swa<&run>(m); }
+TORCH_LIBRARY_IMPL(dsv4_npu_ops, DSV4_DEVICE_KEY, m) { register_map_full_to_swa<&launch_map_full_to_swa>(m); }
 
 }  // namespace dsv4

@@ -7,8 +7,8 @@
 namespace dsv4 {
 namespace {
 
-void run(const ReleasePagesParams& p, const PoolTables& tables, const at::Tensor& free_pages,
-         const at::Tensor& segments) {
+void launch_release_pages(const ReleasePagesParams& p, const PoolTables& tables, const at::Tensor& free_pages,
+                          const at::Tensor& segments) {
     if (p.num_segments == 0) {
         return;
     }
@@ -22,6 +22,6 @@ void run(const ReleasePagesParams& p, const PoolTables& tables, const at::Tensor
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(dsv4_npu_ops, DSV4_DEVICE_KEY, m) { register_release_pages<&run>(m); }
+TORCH_LIBRARY_IMPL(dsv4_npu_ops, DSV4_DEVICE_KEY, m) { register_release_pages<&launch_release_pages>(m); }
 
 }  // namespace dsv4

@@ -7,7 +7,7 @@
 namespace dsv4 {
 namespace {
 
-void run(const RopeGatherParams& p, const RopeGatherTensors& tensors) {
+void launch_rope_gather(const RopeGatherParams& p, const RopeGatherTensors& tensors) {
     if (p.num_positions == 0 || p.rope_dim == 0) {
         return;
     }
@@ -23,6 +23,6 @@ void run(const RopeGatherParams& p, const RopeGatherTensors& tensors) {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(dsv4_npu_ops, DSV4_DEVICE_KEY, m) { register_rope_gather<&run>(m); }
+TORCH_LIBRARY_IMPL(dsv4_npu_ops, DSV4_DEVICE_KEY, m) { register_rope_gather<&launch_rope_gather>(m); }
 
 }  // namespace dsv4

@@ -7,7 +7,8 @@
 namespace dsv4 {
 namespace {
 
-void run(const RopeTablesParams& p, const at::Tensor& freqs_cis, const at::Tensor& cos_out, const at::Tensor& sin_out) {
+void launch_rope_tables(const RopeTablesParams& p, const at::Tensor& freqs_cis, const at::Tensor& cos_out,
+                        const at::Tensor& sin_out) {
     if (p.max_pos == 0 || p.num_pairs == 0) {
         return;
     }
@@ -20,6 +21,6 @@ void run(const RopeTablesParams& p, const at::Tensor& freqs_cis, const at::Tenso
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(dsv4_npu_ops, DSV4_DEVICE_KEY, m) { register_rope_tables<&run>(m); }
+TORCH_LIBRARY_IMPL(dsv4_npu_ops, DSV4_DEVICE_KEY, m) { register_rope_tables<&launch_rope_tables>(m); }
 
 }  // namespace dsv4

@@ -8,7 +8,8 @@
 namespace dsv4 {
 namespace {
 
-void run(const VerifyBundleParams& p, const StepInputs& inputs, const SlotTables& tables, const SlotTensors& out) {
+void launch_verify_bundle(const VerifyBundleParams& p, const StepInputs& inputs, const SlotTables& tables,
+                          const SlotTensors& out) {
     constexpr char kOp[] = "verify_bundle";
     check::device_step(kOp, p.rows);
     // The uniform form has no widths to read.
@@ -36,6 +37,6 @@ void run(const VerifyBundleParams& p, const StepInputs& inputs, const SlotTables
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(dsv4_npu_ops, DSV4_DEVICE_KEY, m) { register_verify_bundle<&run>(m); }
+TORCH_LIBRARY_IMPL(dsv4_npu_ops, DSV4_DEVICE_KEY, m) { register_verify_bundle<&launch_verify_bundle>(m); }
 
 }  // namespace dsv4

@@ -7,10 +7,8 @@
 namespace dsv4 {
 namespace {
 
-constexpr char kOp[] = "verify_step";
-
 void check_group_positions(const cpu::ScannedStep& step, const VerifyStepParams& p) {
-    TORCH_CHECK_INDEX(step.group_positions_end <= p.max_pos, kOp, ": positions_c4 reaches ",
+    TORCH_CHECK_INDEX(step.group_positions_end <= p.max_pos, "verify_step: positions_c4 reaches ",
                       step.group_positions_end - 1, ", expected 0 <= position < ", p.max_pos, " (rows of rope_cos)");
 }
 
@@ -29,9 +27,9 @@ void write_rope_rows(const at::Tensor& positions, const at::Tensor& table, const
 
 void run(const VerifyStepParams& p, const StepInputs& inputs, const SlotTables& tables, const RopeTables& rope,
          const SlotTensors& slots, const MetadataTensors& metadata, const GroupRopeTensors& rows) {
-    const cpu::ScannedStep step = cpu::scan_step(kOp, p.rows, inputs);
-    cpu::check_metadata_capacity(kOp, step, p.metadata);
-    cpu::check_slot_capacity(kOp, step, p.slots);
+    const cpu::ScannedStep step = cpu::scan_step("verify_step", p.rows, inputs);
+    cpu::check_metadata_capacity("verify_step", step, p.metadata);
+    cpu::check_slot_capacity("verify_step", step, p.slots);
     check_group_positions(step, p);
     cpu::write_step_slots(step, p.slots, tables, slots);
     cpu::write_step_metadata(step, p.metadata, {tables.swa, tables.c4, tables.c128, tables.c4_state, tables.c128_state},

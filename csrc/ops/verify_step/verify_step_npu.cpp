@@ -8,8 +8,8 @@
 namespace dsv4 {
 namespace {
 
-void run(VerifyStepParams p, const StepInputs& inputs, const SlotTables& tables, const RopeTables& rope,
-         const SlotTensors& slots, const MetadataTensors& m, const GroupRopeTensors& rows) {
+void launch_verify_step(VerifyStepParams p, const StepInputs& inputs, const SlotTables& tables, const RopeTables& rope,
+                        const SlotTensors& slots, const MetadataTensors& m, const GroupRopeTensors& rows) {
     constexpr char kOp[] = "verify_step";
     check::device_step(kOp, p.rows);
     TORCH_CHECK_VALUE(p.rope_dim <= kMaxRopeDim, kOp, ": rope_cos has rows of ", p.rope_dim, ", expected at most ",
@@ -60,6 +60,6 @@ void run(VerifyStepParams p, const StepInputs& inputs, const SlotTables& tables,
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(dsv4_npu_ops, DSV4_DEVICE_KEY, m) { register_verify_step<&run>(m); }
+TORCH_LIBRARY_IMPL(dsv4_npu_ops, DSV4_DEVICE_KEY, m) { register_verify_step<&launch_verify_step>(m); }
 
 }  // namespace dsv4

@@ -8,7 +8,8 @@
 namespace dsv4 {
 namespace {
 
-void run(const WriteReqTablesParams& p, const PoolTables& tables, const WriteRows& rows, const PoolLoc& loc) {
+void launch_write_req_tables(const WriteReqTablesParams& p, const PoolTables& tables, const WriteRows& rows,
+                             const PoolLoc& loc) {
     constexpr char kOp[] = "write_req_tables";
     check::device_rows(kOp, p.num_rows);
     if (p.num_rows == 0) {
@@ -42,6 +43,6 @@ void run(const WriteReqTablesParams& p, const PoolTables& tables, const WriteRow
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(dsv4_npu_ops, DSV4_DEVICE_KEY, m) { register_write_req_tables<&run>(m); }
+TORCH_LIBRARY_IMPL(dsv4_npu_ops, DSV4_DEVICE_KEY, m) { register_write_req_tables<&launch_write_req_tables>(m); }
 
 }  // namespace dsv4
