@@ -30,6 +30,12 @@ def test_an_entry_says_where_and_what_and_stays_until_it_is_cleared(ops):
     assert ops.device_errors("npu:0") == []
 
 
+def test_entries_of_all_streams_are_waited_for(ops):
+    with torch.npu.stream(torch.npu.Stream()):
+        bad_gather(ops)
+    assert len(ops.device_errors(clear=True)) == 1
+
+
 def test_each_device_has_words_of_its_own(ops):
     bad_gather(ops, "npu:1")
     assert ops.device_errors("npu:0") == ops.device_errors("npu") == []

@@ -37,6 +37,27 @@ def test_the_ring_grows_while_copies_are_pending_and_is_reused_afterwards(sim, o
     assert staging.num_buffers == 4  # the larger buffer took a small one's place
 
 
+@pytest.mark.parametrize("form, own_stream", [("to_device", True), ("copy_into", False)])
+def test_a_buffer_is_free_only_when_its_copy_has_run(sim, ops, form, own_stream):
+    """Asking about an event often enough makes a lazy stream go as far as the event, and no further."""
+    staging, calls = ops.HostStaging("npu"), 1100
+    stream = torch.npu.Stream() if own_stream else torch.npu.current_stream()
+    targets = torch.zeros(calls, 1, dtype=torch.int64).to("npu")
+    got = []
+    with torch.npu.stream(stream):
+        for step in range(calls):
+            value = torch.tensor([step])
+            if form == "to_device":
+                got.append(staging.to_device(value)[0])
+            else:
+                staging.copy_into(targets[step], value)
+                got.append(targets[step])
+        assert staging.num_buffers < calls
+        stream.synchronize()
+        # The first buffer was the first to be written again.
+        assert [tensor.tolist() for tensor in got[:3]] == [[0], [1], [2]]
+
+
 def test_several_tensors_are_one_asynchronous_copy(sim, ops):
     staging = ops.HostStaging("npu:1")
     requests, lengths = torch.tensor([3, 1, 2], dtype=torch.int32), torch.tensor([[7, 8]])
