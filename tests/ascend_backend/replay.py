@@ -1,6 +1,6 @@
-"""Repeats a call that dump_launches() saved, on the CPU and in the device simulator, and says where results differ.
+"""Repeats calls that dump_launches() saved, on the CPU and in the device simulator, and says where results differ.
 
-    cd tests && python -m ascend_backend.replay <file.pt>
+    cd tests && python -m ascend_backend.replay <file.pt> ...
 
 Three answers are compared bit by bit: the recorded one, the CPU's, and the simulated device's. If the recorded one
 alone differs, the device or its toolkit does something that the simulator does not model.
@@ -55,34 +55,45 @@ def differences(wanted: Any, got: Any) -> list[str]:
     return lines
 
 
-def main(argv: list[str]) -> int:
-    """Entry point; 0 when all three agree."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", type=Path)
-    parser.add_argument("--blocks", type=int, default=0, help="blocks of the launch; default what the op asks for")
-    options = parser.parse_args(argv)
-    record = load(options.file)
-    answers = {"recorded": record["after"]}
+def repeat_on_cpu(record: dict[str, Any]) -> Any:
+    """What the CPU answers; a message where it raises, because a device makes a bad row padding instead."""
     try:
-        answers["cpu"] = repeat(record)
+        return repeat(record)
     except (ValueError, IndexError, RuntimeError) as error:
-        # A device makes a bad row padding where the CPU raises.
-        print(f"cpu: {error}")
+        return f"raised {type(error).__name__}: {error}"
+
+
+def agrees(name: str, recorded: Any, answer: Any) -> bool:
+    """Prints how an answer compares with the recorded one."""
+    if isinstance(answer, str):
+        print(f"  {name}: {answer}")
+        return True
+    lines = differences(recorded, answer)
+    print(f"  {name}: {'agrees with the recorded call' if not lines else 'differs from the recorded call'}")
+    print("".join(f"    {line}\n" for line in lines), end="")
+    return not lines
+
+
+def main(argv: list[str]) -> int:
+    """Entry point; 0 when all three agree about every call."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", type=Path, nargs="+")
+    parser.add_argument("--blocks", type=int, default=0, help="blocks of the launches; default what the op asks for")
+    options = parser.parse_args(argv)
+    records = [load(path) for path in options.files]
+    cpu = [repeat_on_cpu(record) for record in records]
     # From here on, ops on CPU tensors run in the simulator.
     from ascend_backend.backend import AscendSim
 
     device = AscendSim()
     device.force_blocks(options.blocks)
-    answers["simulated"] = repeat(record)
-    for lane in device.take_errors():
-        print(f"simulated: error words {lane}")
     agree = True
-    for name in ("cpu", "simulated"):
-        if name in answers:
-            lines = differences(answers["recorded"], answers[name])
-            agree = agree and not lines
-            print(f"{name}: {'agrees with the recorded call' if not lines else 'differs from the recorded call'}")
-            print("".join(f"  {line}\n" for line in lines), end="")
+    for path, record, cpu_answer in zip(options.files, records, cpu, strict=True):
+        print(f"{path}:")
+        agree &= agrees("cpu", record["after"], cpu_answer)
+        agree &= agrees("simulated", record["after"], repeat(record))
+        for lane in device.take_errors():
+            print(f"  simulated: error words {lane}")
     return 0 if agree else 1
 
 
