@@ -88,6 +88,23 @@ def random_rows(choice, num_rows, width):
     return [choice.randrange(4) if length else choice.choice([0, -9, 999]) for length in lengths], lengths
 
 
+def assert_replay_equals(sim, graph, bucket, want, rows):
+    """Replays the step over these rows: every buffer is what the CPU writes, and nothing else was run."""
+    for each in (bucket, want):
+        each.fill(*rows)
+    want.single_ops()
+    want.fused_op()
+    torch.npu.synchronize()
+    sim.reset_counters()
+    graph.replay()
+    torch.npu.synchronize()
+    ran = {name: count for name, count in sim.counters().items() if name.startswith(("run.", "launch.", "copy."))}
+    assert ran == {"run.verify_bundle": 1, "run.compress_metadata": 1, "run.verify_step": 1, "run.rope_gather": 2}
+    got = bucket.buffers()
+    for name, value in want.buffers().items():
+        assert torch.equal(got[name], value), (rows, name)
+
+
 @pytest.mark.parametrize("order", ["AS_CAPTURED", "LATEST_FIRST"])
 def test_random_replays_equal_the_cpu(sim, ops, order):
     import npu_sim
@@ -98,19 +115,16 @@ def test_random_replays_equal_the_cpu(sim, ops, order):
     sim.set_replay_order(npu_sim.ReplayOrder[order])
     for step in range(16):
         rows = random_rows(choice, num_rows, width) if step < 15 else ([0] * num_rows, [0] * num_rows)
-        for each in (bucket, want):
-            each.fill(*rows)
-        want.single_ops()
-        want.fused_op()
-        torch.npu.synchronize()
-        sim.reset_counters()
-        graph.replay()
-        torch.npu.synchronize()
-        ran = {name: count for name, count in sim.counters().items() if name.startswith(("run.", "launch.", "copy."))}
-        assert ran == {"run.verify_bundle": 1, "run.compress_metadata": 1, "run.verify_step": 1, "run.rope_gather": 2}
-        got = bucket.buffers()
-        for name, value in want.buffers().items():
-            assert torch.equal(got[name], value), (step, name)
+        assert_replay_equals(sim, graph, bucket, want, rows)
+
+
+def test_an_idle_replay_behind_groups_of_both_ratios(sim, ops):
+    """Nothing of the groups, slots, pages and rows before is left, in any buffer."""
+    bucket, want = Bucket(ops, "npu", 2, 4), Bucket(ops, "cpu", 2, 4)
+    graph = captured(bucket)
+    assert_replay_equals(sim, graph, bucket, want, ([2, 3], [254, 382]))
+    assert bucket.metadata.positions_c128.tolist() == [128, 256]
+    assert_replay_equals(sim, graph, bucket, want, ([0, 0], [0, 0]))
 
 
 def test_an_idle_replay_leaves_dummies_only(sim, ops):

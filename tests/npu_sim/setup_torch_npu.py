@@ -19,10 +19,16 @@ VERSION = "2.13.0"  # goes with the torch of the same version
 
 
 def install_torch_npu(target: Path, version: str) -> None:
-    """Installs the wheel without its dependencies, which would bring a second torch."""
+    """Installs the wheel without its dependencies, which would bring a second torch, in place of another version.
+
+    Raises SystemExit, and removes nothing, when the folder holds something else.
+    """
     if (target / f"torch_npu-{version}.dist-info").is_dir():
         return
-    shutil.rmtree(target, ignore_errors=True)
+    if target.is_dir() and any(target.iterdir()):
+        if not any(target.glob("torch_npu-*.dist-info")):
+            raise SystemExit(f"{target} holds something else, expected a folder for torch_npu alone")
+        shutil.rmtree(target)
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--target", str(target)]
     subprocess.run([*pip, f"torch_npu=={version}"], check=True)
 
