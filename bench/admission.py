@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import get_args
 
 import torch
+from transformers.utils import logging as transformers_logging
 
 from dsv4_npu_ops import KVLayout
 from dsv4_npu_ops.mtp.checkpoint import load_checkpoint
@@ -38,6 +39,7 @@ def layout() -> KVLayout:
 
 def main() -> int:
     torch.set_num_threads(1)
+    transformers_logging.disable_progress_bar()
     target, nextn = load_checkpoint(ROOT / "examples" / "tiny_checkpoint")
     print(f"{NUM_PROMPTS} prompts, {NEW_TOKENS} new tokens each, {FULL_PAGES} token pages of {PAGE_SIZE}")
     print(f"{'admission':12} {'most at once':>12} {'verify steps':>12} {'retractions':>11} {'recomputed':>10} {'s':>6}")
