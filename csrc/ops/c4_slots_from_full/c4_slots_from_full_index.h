@@ -28,13 +28,8 @@ DSV4_HOST_DEVICE constexpr int64_t c4_slot(int64_t full_slot) { return full_slot
 // The bits of a full slot that decide: the sign and the place in the group.
 constexpr uint32_t kDecidingBits = 0x80000000u | static_cast<uint32_t>(kLastOfGroup);
 
-// What a device works on at a time; comparisons come in 256 bytes.
+// What a device works on at a time, in two buffers in turn; comparisons come in 256 bytes.
 constexpr int32_t kC4TileSlots = 4096;
 constexpr int32_t kC4CompareSlots = 64;
-
-// A block counts what the blocks before it write, so few blocks read least.
-DSV4_HOST_DEVICE constexpr int64_t c4_slots_from_full_blocks(const C4SlotsFromFullParams& p, int64_t cores) {
-    return blocks_for(p.num_slots, 4 * kC4TileSlots, cores);
-}
 
 }  // namespace dsv4

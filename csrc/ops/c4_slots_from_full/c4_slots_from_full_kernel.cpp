@@ -11,8 +11,9 @@ using AscendC::HardEvent;
 using AscendC::TBuf;
 using AscendC::TPosition;
 
-// A block takes an equal share of the full slots. It first counts the groups that end before its share, which says where
-// its own go. The last block also knows where the zeros behind all groups start.
+// Where a group goes depends on all slots before it, and blocks cannot tell each other what they have counted: a later one
+// would read everything again and be done no sooner. So the first block does all: MTE2 fetches a tile while V packs the
+// groups of the one before and MTE3 stores those of an earlier one.
 class C4SlotsFromFull {
  public:
     __aicore__ inline C4SlotsFromFull(AscendC::TPipe* pipe, GM_ADDR full_loc, GM_ADDR c4_loc, GM_ADDR error_lanes,
@@ -20,71 +21,87 @@ class C4SlotsFromFull {
         : p_(p), errors_(pipe, error_lanes, kErrorOpC4SlotsFromFull) {
         full_loc_ = global<int32_t>(full_loc, static_cast<uint64_t>(p.num_slots));
         c4_loc_ = global<int32_t>(c4_loc, static_cast<uint64_t>(p.capacity_groups));
-        pipe->InitBuffer(slot_buffer_, kC4TileSlots * sizeof(int32_t));
+        pipe->InitBuffer(slot_buffer_, 2 * kC4TileSlots * sizeof(int32_t));
+        pipe->InitBuffer(group_buffer_, 2 * kC4TileSlots * sizeof(int32_t));
         pipe->InitBuffer(key_buffer_, kC4TileSlots * sizeof(int32_t));
         pipe->InitBuffer(pattern_buffer_, kC4TileSlots * sizeof(int32_t));
-        pipe->InitBuffer(group_buffer_, kC4TileSlots * sizeof(int32_t));
         pipe->InitBuffer(bit_buffer_, kC4TileSlots / 8);
-        slots_ = slot_buffer_.Get<int32_t>();
         keys_ = key_buffer_.Get<int32_t>();
         pattern_ = pattern_buffer_.Get<int32_t>();
-        groups_ = group_buffer_.Get<int32_t>();
         bits_ = bit_buffer_.Get<uint8_t>();
     }
 
     __aicore__ inline void run() {
-        const int64_t block = AscendC::GetBlockIdx();
-        const int64_t blocks = AscendC::GetBlockNum();
-        const BlockShare share = block_share(p_.num_slots, kC4CompareSlots, block, blocks);
-        const bool is_last = block == blocks - 1;
-        if (share.begin < share.end || is_last) {
-            AscendC::Duplicate(pattern_, static_cast<int32_t>(kDecidingBits), static_cast<int32_t>(kC4TileSlots));
-            for (int64_t slot = 0; slot < share.begin; slot += kC4TileSlots) {
-                written_ += pack(slot, min_of<int64_t>(share.begin - slot, kC4TileSlots));
-            }
-            for (int64_t slot = share.begin; slot < share.end; slot += kC4TileSlots) {
-                write(pack(slot, min_of<int64_t>(share.end - slot, kC4TileSlots)));
-            }
+        AscendC::Duplicate(pattern_, static_cast<int32_t>(kDecidingBits), static_cast<int32_t>(kC4TileSlots));
+        // Comparisons go beyond a short tile.
+        AscendC::Duplicate(keys_, int32_t{0}, static_cast<int32_t>(kC4TileSlots));
+        AscendC::PipeBarrier<PIPE_V>();
+        AscendC::SetFlag<HardEvent::MTE3_V>(EVENT_ID0);
+        AscendC::SetFlag<HardEvent::MTE3_V>(EVENT_ID1);
+        fetch(0, 0);
+        uint32_t turn = 0;
+        for (int64_t slot = 0; slot < p_.num_slots; slot += kC4TileSlots) {
+            // The tile before the current one has left V.
+            fetch(slot + kC4TileSlots, 1 - turn);
+            write(pack(slot, turn), turn);
+            turn = 1 - turn;
         }
-        if (is_last) {
-            clear_tail();
-        }
+        AscendC::WaitFlag<HardEvent::MTE3_V>(EVENT_ID0);
+        AscendC::WaitFlag<HardEvent::MTE3_V>(EVENT_ID1);
+        clear_tail();
         errors_.flush();
     }
 
  private:
-    // Puts the groups that end among `count` slots from `first` on next to each other; returns how many they are.
-    __aicore__ inline int64_t pack(int64_t first, int64_t count) {
-        const uint32_t elems = static_cast<uint32_t>(count);
-        const uint32_t compared = round_up<uint32_t>(elems, kC4CompareSlots);
-        AscendC::Duplicate(slots_, int32_t{0}, static_cast<int32_t>(compared));
-        order<HardEvent::V_MTE2>();
-        const uint8_t missing = static_cast<uint8_t>(round_up<uint32_t>(elems, kLaneSlots) - elems);
-        AscendC::DataCopyPad(slots_, full_loc_[static_cast<uint64_t>(first)],
-                             AscendC::DataCopyExtParams{1, elems * static_cast<uint32_t>(sizeof(int32_t)), 0, 0, 0},
-                             AscendC::DataCopyPadExtParams<int32_t>{missing > 0, 0, missing, 0});
-        order<HardEvent::MTE2_V>();
-        AscendC::And(keys_.ReinterpretCast<int16_t>(), slots_.ReinterpretCast<int16_t>(),
-                     pattern_.ReinterpretCast<int16_t>(), static_cast<int32_t>(2 * compared));
+    // Each of the two buffers has its own events.
+    __aicore__ inline event_t event(uint32_t turn) const { return turn == 0 ? EVENT_ID0 : EVENT_ID1; }
+
+    __aicore__ inline LocalTensor<int32_t> slots(uint32_t turn) {
+        return slot_buffer_.Get<int32_t>()[turn * static_cast<uint32_t>(kC4TileSlots)];
+    }
+
+    __aicore__ inline LocalTensor<int32_t> groups(uint32_t turn) {
+        return group_buffer_.Get<int32_t>()[turn * static_cast<uint32_t>(kC4TileSlots)];
+    }
+
+    // Slots of the tile that starts at `first`.
+    __aicore__ inline uint32_t tile_slots(int64_t first) const {
+        return static_cast<uint32_t>(min_of<int64_t>(kC4TileSlots, p_.num_slots - first));
+    }
+
+    __aicore__ inline void fetch(int64_t first, uint32_t turn) {
+        if (first < p_.num_slots) {
+            load(slots(turn), full_loc_[static_cast<uint64_t>(first)], tile_slots(first));
+            AscendC::SetFlag<HardEvent::MTE2_V>(event(turn));
+        }
+    }
+
+    // Puts the groups that end in a tile next to each other; returns how many they are.
+    __aicore__ inline int64_t pack(int64_t first, uint32_t turn) {
+        const uint32_t elems = tile_slots(first);
+        AscendC::WaitFlag<HardEvent::MTE2_V>(event(turn));
+        AscendC::And(keys_.ReinterpretCast<int16_t>(), slots(turn).ReinterpretCast<int16_t>(),
+                     pattern_.ReinterpretCast<int16_t>(), static_cast<int32_t>(2 * elems));
         AscendC::PipeBarrier<PIPE_V>();
-        AscendC::ShiftRight(slots_, slots_, kGroupShift, static_cast<int32_t>(compared));
-        AscendC::CompareScalar(bits_, keys_, static_cast<int32_t>(kLastOfGroup), AscendC::CMPMODE::EQ, compared);
-        // The store before may still read the groups.
-        order<HardEvent::MTE3_V>();
+        AscendC::ShiftRight(slots(turn), slots(turn), kGroupShift, static_cast<int32_t>(elems));
+        AscendC::CompareScalar(bits_, keys_, static_cast<int32_t>(kLastOfGroup), AscendC::CMPMODE::EQ,
+                               round_up<uint32_t>(elems, kC4CompareSlots));
         AscendC::PipeBarrier<PIPE_V>();
+        AscendC::WaitFlag<HardEvent::MTE3_V>(event(turn));
         uint64_t found = 0;
-        AscendC::GatherMask(groups_, slots_, bits_.ReinterpretCast<uint32_t>(), true, elems,
+        AscendC::GatherMask(groups(turn), slots(turn), bits_.ReinterpretCast<uint32_t>(), true, elems,
                             AscendC::GatherMaskParams{1, 1, 8, 8}, found);
         // The count is a register of V; and what is issued from here on finds V idle.
         order<HardEvent::V_S>();
         return static_cast<int64_t>(found);
     }
 
-    __aicore__ inline void write(int64_t found) {
+    __aicore__ inline void write(int64_t found, uint32_t turn) {
         const int64_t fitting = min_of<int64_t>(found, p_.capacity_groups - written_);
         if (fitting > 0) {
-            store(c4_loc_[static_cast<uint64_t>(written_)], groups_, static_cast<uint32_t>(fitting));
+            store(c4_loc_[static_cast<uint64_t>(written_)], groups(turn), static_cast<uint32_t>(fitting));
         }
+        AscendC::SetFlag<HardEvent::MTE3_V>(event(turn));
         if (fitting < found) {
             errors_.report(kC4SlotsTooMany, p_.capacity_groups, written_ + found);
         }
@@ -95,22 +112,19 @@ class C4SlotsFromFull {
         if (written_ >= p_.capacity_groups) {
             return;
         }
-        order<HardEvent::MTE3_V>();
-        AscendC::Duplicate(groups_, int32_t{0}, static_cast<int32_t>(kC4TileSlots));
+        AscendC::Duplicate(groups(0), int32_t{0}, static_cast<int32_t>(kC4TileSlots));
         order<HardEvent::V_MTE3>();
         for (int64_t group = written_; group < p_.capacity_groups; group += kC4TileSlots) {
-            store(c4_loc_[static_cast<uint64_t>(group)], groups_,
+            store(c4_loc_[static_cast<uint64_t>(group)], groups(0),
                   static_cast<uint32_t>(min_of<int64_t>(kC4TileSlots, p_.capacity_groups - group)));
         }
     }
 
-    static constexpr uint32_t kLaneSlots = kUbBlockBytes / sizeof(int32_t);
-
     const C4SlotsFromFullParams& p_;
     GlobalTensor<int32_t> full_loc_, c4_loc_;
     ErrorLane errors_;
-    TBuf<TPosition::VECCALC> slot_buffer_, key_buffer_, pattern_buffer_, group_buffer_, bit_buffer_;
-    LocalTensor<int32_t> slots_, keys_, pattern_, groups_;
+    TBuf<TPosition::VECCALC> slot_buffer_, group_buffer_, key_buffer_, pattern_buffer_, bit_buffer_;
+    LocalTensor<int32_t> keys_, pattern_;
     LocalTensor<uint8_t> bits_;
     int64_t written_ = 0;  // groups that end before the current tile
 };
@@ -120,6 +134,9 @@ class C4SlotsFromFull {
 extern "C" __global__ __aicore__ void c4_slots_from_full(GM_ADDR full_loc, GM_ADDR c4_loc, GM_ADDR error_lanes,
                                                          C4SlotsFromFullParams p) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+    if (AscendC::GetBlockIdx() != 0) {
+        return;
+    }
     AscendC::TPipe pipe;
     dsv4::kernel::C4SlotsFromFull op(&pipe, full_loc, c4_loc, error_lanes, p);
     op.run();

@@ -8,8 +8,9 @@ namespace dsv4 {
 namespace {
 
 void launch_c4_slots_from_full(const C4SlotsFromFullParams& p, const at::Tensor& full_loc, const at::Tensor& c4_loc) {
-    npu::launch_on("c4_slots_from_full", std::array{full_loc, c4_loc},
-                   c4_slots_from_full_blocks(p, npu::vector_cores(full_loc)),
+    // The kernel says why.
+    constexpr int64_t kOneBlock = 1;
+    npu::launch_on("c4_slots_from_full", std::array{full_loc, c4_loc}, kOneBlock,
                    [p = p, errors = npu::error_lanes(full_loc)](uint32_t blocks, void* stream, auto... at) mutable {
                        return ACLRT_LAUNCH_KERNEL(c4_slots_from_full)(blocks, stream, at..., errors, &p);
                    });
