@@ -65,13 +65,18 @@ __aicore__ inline void load(const LocalTensor<T>& to, const GlobalTensor<T>& fro
                          AscendC::DataCopyPadExtParams<T>{false, 0, 0, T(0)});
 }
 
-// load, with zeros up to the next 32-byte boundary of UB. For types of at most 4 bytes.
+// load, with `left` times `value` before the elements and `value` again up to the next 32-byte boundary of UB. For types
+// of at most 4 bytes; left lies within 32 bytes.
 template <typename T>
-__aicore__ inline void load_zero_padded(const LocalTensor<T>& to, const GlobalTensor<T>& from, uint32_t elems) {
+__aicore__ inline void load_padded(const LocalTensor<T>& to, const GlobalTensor<T>& from, uint32_t elems, uint32_t left,
+                                   T value) {
     const uint32_t bytes = elems * static_cast<uint32_t>(sizeof(T));
-    const uint32_t padding = (static_cast<uint32_t>(ub_row_bytes(bytes)) - bytes) / static_cast<uint32_t>(sizeof(T));
-    AscendC::DataCopyPad(to, from, AscendC::DataCopyExtParams{1, bytes, 0, 0, 0},
-                         AscendC::DataCopyPadExtParams<T>{true, 0, static_cast<uint8_t>(padding), T(0)});
+    const uint32_t used_bytes = bytes + left * static_cast<uint32_t>(sizeof(T));
+    const uint32_t right =
+        (static_cast<uint32_t>(ub_row_bytes(used_bytes)) - used_bytes) / static_cast<uint32_t>(sizeof(T));
+    AscendC::DataCopyPad(
+        to, from, AscendC::DataCopyExtParams{1, bytes, 0, 0, 0},
+        AscendC::DataCopyPadExtParams<T>{true, static_cast<uint8_t>(left), static_cast<uint8_t>(right), value});
 }
 
 // Tile -> rows rows of row_elems elements, without gaps in global memory.

@@ -1,5 +1,6 @@
 // Page tables of a step. An entry is the slot of a page's first unit, shifted: MTE2 brings every P-th entry of a
 // request table's row into a 32-byte block of its own, over a fill value; V gathers the first element of each block.
+// Pages of one slot are entries of the request table as they are, and come one next to the other.
 #pragma once
 
 #include "common/page_spans.h"
@@ -56,7 +57,6 @@ class PageTables {
     // Entries [first_column, + a tile) of some rows.
     __aicore__ inline void tile(int64_t first_row, uint32_t rows, int64_t first_column) {
         const int64_t columns = min_of<int64_t>(kPageTileEntries, columns_ - first_column);
-        const uint32_t entries = rows * pitch_;
         fill(first_row, rows, first_column);
         order<AscendC::HardEvent::V_MTE2>();
         for (uint32_t i = 0; i < rows; ++i) {
@@ -66,24 +66,33 @@ class PageTables {
             if (begin < end) {
                 const int64_t entry =
                     rows_.request(first_row + i) * row_elems_ + first_unit_of_page(begin, p_.page_shift);
-                load_rows(block(i, begin - first_column), table_[static_cast<uint64_t>(entry)],
-                          static_cast<uint32_t>(end - begin), 1, (1u << p_.page_shift) - 1, kLaneElems);
+                fetch(i, static_cast<uint32_t>(begin - first_column), table_[static_cast<uint64_t>(entry)],
+                      static_cast<uint32_t>(end - begin));
             }
         }
         order<AscendC::HardEvent::MTE2_V>();
-        order<AscendC::HardEvent::MTE3_V>();
-        AscendC::Gather(pages_, blocks_, offsets_bytes_.ReinterpretCast<uint32_t>(), uint32_t{0}, entries);
-        AscendC::PipeBarrier<PIPE_V>();
-        AscendC::ShiftRight(pages_, pages_, p_.page_shift, static_cast<int32_t>(entries));
+        if (!pages_are_slots()) {
+            compact(rows * pitch_);
+        }
         order<AscendC::HardEvent::V_MTE3>();
         store_rows(out_[static_cast<uint64_t>(first_row * columns_ + first_column)], pages_, rows,
                    static_cast<uint32_t>(columns), pitch_);
     }
 
+    __aicore__ inline bool pages_are_slots() const { return p_.page_shift == 0; }
+
+    __aicore__ inline int32_t filler() const { return is_state_pool(pool_) ? kSkipPage : kNoPage; }
+
     // What stands where no page is named. Shifting keeps both fill values.
     __aicore__ inline void fill(int64_t first_row, uint32_t rows, int64_t first_column) {
-        const int32_t filler = is_state_pool(pool_) ? kSkipPage : kNoPage;
-        AscendC::Duplicate(blocks_, filler, static_cast<int32_t>(rows * pitch_ * kLaneElems));
+        LocalTensor<int32_t> target = blocks_;
+        uint32_t entry_elems = kLaneElems;
+        if (pages_are_slots()) {
+            order<AscendC::HardEvent::MTE3_V>();
+            target = pages_;
+            entry_elems = 1;
+        }
+        AscendC::Duplicate(target, filler(), static_cast<int32_t>(rows * pitch_ * entry_elems));
         if (pool_ != kSwa || first_column != 0) {
             return;
         }
@@ -91,13 +100,29 @@ class PageTables {
         for (uint32_t i = 0; i < rows; ++i) {
             // Attention takes a row whose first entry is -1 for a broken one; padding gets the reserved page instead.
             if (is_padding(rows_.row(first_row + i))) {
-                AscendC::Duplicate(block(i, 0), int32_t{kSkipPage}, static_cast<int32_t>(kLaneElems));
+                AscendC::Duplicate(target[i * pitch_ * entry_elems], int32_t{kSkipPage},
+                                   static_cast<int32_t>(entry_elems));
             }
         }
     }
 
-    __aicore__ inline LocalTensor<int32_t> block(uint32_t row, int64_t column) {
-        return blocks_[(row * pitch_ + static_cast<uint32_t>(column)) * static_cast<uint32_t>(kLaneElems)];
+    // Entries of `pages` pages from column `column` of a row on. from: the slot of the first page's first unit.
+    __aicore__ inline void fetch(uint32_t row, uint32_t column, const GlobalTensor<int32_t>& from, uint32_t pages) {
+        if (pages_are_slots()) {
+            // Up to the 32-byte boundaries around, nothing is named.
+            const uint32_t left = column % static_cast<uint32_t>(kLaneElems);
+            load_padded(pages_[row * pitch_ + column - left], from, pages, left, filler());
+        } else {
+            load_rows(blocks_[(row * pitch_ + column) * static_cast<uint32_t>(kLaneElems)], from, pages, 1,
+                      (1u << p_.page_shift) - 1, kLaneElems);
+        }
+    }
+
+    __aicore__ inline void compact(uint32_t entries) {
+        order<AscendC::HardEvent::MTE3_V>();
+        AscendC::Gather(pages_, blocks_, offsets_bytes_.ReinterpretCast<uint32_t>(), uint32_t{0}, entries);
+        AscendC::PipeBarrier<PIPE_V>();
+        AscendC::ShiftRight(pages_, pages_, p_.page_shift, static_cast<int32_t>(entries));
     }
 
     StepRows& rows_;

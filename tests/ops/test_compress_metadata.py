@@ -106,6 +106,18 @@ def test_page_tables_that_are_written_by_several_threads():
     assert_equal(build(step, "cpu"), expect(step, columns=page_widths(layout, context)))
 
 
+def test_pages_of_one_slot_that_fill_several_tiles(device):
+    """A padding row, and windows that start in the first tile and at a tile's last entry."""
+    rows, context = 4, 2500
+    layout = make_layout(page_size=1, max_requests=rows, max_context_len=context, sliding_window=300)
+    tables = filled_tables(layout, 0, device)
+    lengths = [700, 0, 2490, 1023 + 299]
+    step = Step(
+        "verify", layout, tables, as_lists(tables), list(range(rows)), lengths, [0] * rows, 3, (torch.int32,) * 3
+    )
+    assert_equal(build(step, device), expect(step, columns=page_widths(layout, context)))
+
+
 def make_layout(**changes):
     arguments = dict(page_size=16, sliding_window=20, max_requests=4, max_context_len=300) | changes
     return dsv4_npu_ops.KVLayout(**arguments, num_pages={pool: 8 for pool in POOLS})

@@ -106,8 +106,9 @@ class DraftStepsKernel {
                 requests_.load_chunk(first_row, owned);
             } else {
                 const int64_t slots = reserved_slots(first_row * p_.topk, p_);
-                load_zero_padded(source_tile_, source_[static_cast<uint64_t>(slots)],
-                                 static_cast<uint32_t>(reserved_slots(static_cast<int64_t>(owned) * p_.topk, p_)));
+                load_padded(source_tile_, source_[static_cast<uint64_t>(slots)],
+                            static_cast<uint32_t>(reserved_slots(static_cast<int64_t>(owned) * p_.topk, p_)), 0,
+                            int32_t{0});
             }
             order<HardEvent::MTE2_S>();
         }
@@ -136,9 +137,9 @@ class DraftStepsKernel {
         const int64_t start = draft_start(length, fault, p_);
         const int64_t live = live_steps(start, p_);
         if (drafts_from_table(p_) && live > 0) {
-            load_zero_padded(source_tile_[row * stride_],
-                             source_[static_cast<uint64_t>(draft_table_entry(request, start, p_))],
-                             static_cast<uint32_t>(live));
+            load_padded(source_tile_[row * stride_],
+                        source_[static_cast<uint64_t>(draft_table_entry(request, start, p_))],
+                        static_cast<uint32_t>(live), 0, int32_t{0});
         }
         return start;
     }
