@@ -20,6 +20,12 @@ DSV4_HOST_DEVICE constexpr int64_t blocks_for(int64_t work, int64_t grain, int64
     return max_of<int64_t>(1, min_of<int64_t>(cores, ceil_div<int64_t>(work, grain)));
 }
 
+// As many of `blocks` blocks as it takes for the longest share of `count` items to be no longer: with few items a block,
+// fewer blocks have more equal shares and are as soon done.
+DSV4_HOST_DEVICE constexpr int64_t even_blocks(int64_t count, int64_t blocks) {
+    return ceil_div<int64_t>(count, ceil_div<int64_t>(count, blocks));
+}
+
 // The share [begin, end) of block `block` of `count` items, cut at multiples of `align` items: neighbours then write
 // disjoint stretches of memory.
 struct BlockShare {

@@ -22,7 +22,8 @@ void launch_draft_steps(const DraftStepsParams& p, const DraftStepsInputs& input
     const at::Tensor source = drafts_from_table(p) ? *inputs.table : *inputs.reservation;
     const std::array memory{inputs.seq_lens, requests,      source,      inputs.rope_cos, inputs.rope_sin,
                             out.slots,       out.positions, out.kv_lens, out.cos,         out.sin};
-    npu::launch_on("draft_steps", memory, blocks_for(draft_bytes(p), kGrainBytes, npu::vector_cores(out.slots)),
+    const int64_t most_blocks = blocks_for(draft_bytes(p), kGrainBytes, npu::vector_cores(out.slots));
+    npu::launch_on("draft_steps", memory, even_blocks(draft_rows(p), most_blocks),
                    [p = p, errors = npu::error_lanes(out.slots)](uint32_t blocks, void* stream, auto... at) mutable {
                        return ACLRT_LAUNCH_KERNEL(draft_steps)(blocks, stream, at..., errors, &p);
                    });
