@@ -90,9 +90,9 @@ def map_full_to_swa(rows: int, length: int, tokens: int, form: str) -> CostCase:
         segments[:, 3] = 0
 
     def run() -> Moved:
-        dsv4_npu_ops.ops.map_full_to_swa(alloc.tables, segments, alloc.full_to_swa)
         begin, end = segments[:, 1], segments[:, 2]
         units, pages = int((end - begin).sum()), int(((end + 127) // 128 - begin // 128).sum())
+        dsv4_npu_ops.ops.map_full_to_swa(alloc.tables, segments, alloc.full_to_swa, num_units=units)
         # A page of the full table is known by its first slot.
         entries = pages + int(((end - begin) * segments[:, 3]).sum())
         return Moved([alloc.full_to_swa], segments.nbytes + 4 * entries, 8 * units, 0, units)

@@ -94,8 +94,10 @@ class KVLedger {
     void check_share_row(size_t index, int64_t source, int64_t target, int64_t prefix_len) const;
     void start(int64_t request, int64_t length);
     int64_t largest_start(int32_t pool, int64_t source, int64_t length) const;
-    void plan_sharing(int32_t pool, int64_t source, int64_t target, int64_t length, Sharing& sharing,
-                      FreeQueue& queue) const;
+    UnitRange whole_pages(int32_t pool, int64_t length) const;
+    void plan_whole_pages(int32_t pool, const IntList& sources, const IntList& targets, Sharing& sharing) const;
+    void plan_copies(int32_t pool, const IntList& sources, const IntList& targets, Sharing& sharing,
+                     FreeQueue& queue) const;
     void share_pages(const ShareSegment& segment);
     bool still_runs(const JournalEntry& entry) const;
     int64_t count_restored_pages(const JournalEntry& entry) const;

@@ -8,9 +8,12 @@
 namespace dsv4 {
 namespace {
 
-// Each list starts to count units at 0.
+// Both lists in one tensor, which goes to the device by one copy, and [segments, their units, map segments, their units].
+using WorkLists = std::tuple<at::Tensor, IntList>;
+
+// Each list starts to count units at 0. Returns how many there are.
 template <typename Segment>
-Segment* write_rows(const std::vector<Segment>& segments, Segment* rows) {
+int64_t write_rows(const std::vector<Segment>& segments, Segment* rows) {
     int32_t units = 0;
     for (const Segment& segment : segments) {
         *rows = segment;
@@ -18,33 +21,27 @@ Segment* write_rows(const std::vector<Segment>& segments, Segment* rows) {
         units += segment.end_unit - segment.begin_unit;
         ++rows;
     }
-    return rows;
+    return units;
 }
 
-// Both lists in one tensor, which goes to the device by one copy.
 template <typename Segment>
-at::Tensor to_tensor(const std::vector<Segment>& segments, const std::vector<MapSegment>& map_segments) {
-    const auto count = static_cast<int64_t>(segments.size() + map_segments.size());
-    at::Tensor tensor = at::empty({count, kSegmentFields}, at::kInt);
-    Segment* end = write_rows(segments, reinterpret_cast<Segment*>(tensor.mutable_data_ptr<int32_t>()));
-    write_rows(map_segments, reinterpret_cast<MapSegment*>(end));
-    return tensor;
+WorkLists work_lists(const std::vector<Segment>& segments, const std::vector<MapSegment>& map_segments) {
+    const auto count = static_cast<int64_t>(segments.size());
+    const auto map_count = static_cast<int64_t>(map_segments.size());
+    at::Tensor tensor = at::empty({count + map_count, kSegmentFields}, at::kInt);
+    auto* rows = reinterpret_cast<Segment*>(tensor.mutable_data_ptr<int32_t>());
+    const int64_t units = write_rows(segments, rows);
+    const int64_t map_units = write_rows(map_segments, reinterpret_cast<MapSegment*>(rows + count));
+    return {std::move(tensor), IntList{count, units, map_count, map_units}};
 }
 
-// (segments and map segments, how many of them are map segments, entries of each pool's output, [] or [lacking pool,
-// pages needed, pages free])
-using ExtensionResult = std::tuple<at::Tensor, int64_t, IntList, IntList>;
+WorkLists work_lists(const Release& release) { return work_lists(release.segments, release.map_segments); }
 
-// (segments and map segments, how many of them are map segments)
-using ReleaseResult = std::tuple<at::Tensor, int64_t>;
+// (work lists, entries of each pool's output, [] or [lacking pool, pages needed, pages free])
+using ExtensionResult = std::tuple<WorkLists, IntList, IntList>;
 
-// (segments and map segments, how many of them are map segments, copied pages of each pool, where the targets start, [] or
-// [lacking pool, pages needed, pages free])
-using SharingResult = std::tuple<at::Tensor, int64_t, IntList, IntList, IntList>;
-
-ReleaseResult result(const Release& release) {
-    return {to_tensor(release.segments, release.map_segments), static_cast<int64_t>(release.map_segments.size())};
-}
+// (work lists, copied pages of each pool, where the targets start, [] or [lacking pool, pages needed, pages free])
+using SharingResult = std::tuple<WorkLists, IntList, IntList, IntList>;
 
 struct KVLedgerHolder : torch::CustomClassHolder {
     KVLedgerHolder(int64_t page_size, int64_t sliding_window, int64_t max_requests, int64_t max_context_len,
@@ -52,14 +49,13 @@ struct KVLedgerHolder : torch::CustomClassHolder {
         : ledger(page_size, sliding_window, max_requests, max_context_len, num_pages, maps_full_to_swa) {}
 
     ExtensionResult result(const KVLedger::Extension& extension) const {
-        return {to_tensor(extension.segments, extension.map_segments),
-                static_cast<int64_t>(extension.map_segments.size()),
+        return {work_lists(extension.segments, extension.map_segments),
                 IntList(extension.num_slots.begin(), extension.num_slots.end()),
                 shortage(extension.lacking_pool, extension.needed_pages)};
     }
 
     SharingResult result(const KVLedger::Sharing& sharing) const {
-        return {to_tensor(sharing.segments, sharing.map_segments), static_cast<int64_t>(sharing.map_segments.size()),
+        return {work_lists(sharing.segments, sharing.map_segments),
                 IntList(sharing.num_copies.begin(), sharing.num_copies.end()), sharing.starts,
                 shortage(sharing.lacking_pool, sharing.needed_pages)};
     }
@@ -103,12 +99,12 @@ TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {
         .def("undo_release", [](const Self& self) { self->ledger.undo_release(); })
         .def("evict",
              [](const Self& self, const IntList& requests, const IntList& committed_lens) {
-                 return result(self->ledger.evict(requests, committed_lens));
+                 return work_lists(self->ledger.evict(requests, committed_lens));
              })
-        .def("free", [](const Self& self, const IntList& requests) { return result(self->ledger.free(requests)); })
+        .def("free", [](const Self& self, const IntList& requests) { return work_lists(self->ledger.free(requests)); })
         .def("backup_state", [](const Self& self) { return self->ledger.backup_state(); })
         .def("restore_state",
-             [](const Self& self, int64_t backup) { return result(self->ledger.restore_state(backup)); })
+             [](const Self& self, int64_t backup) { return work_lists(self->ledger.restore_state(backup)); })
         .def("discard_state", [](const Self& self, int64_t backup) { self->ledger.discard_state(backup); })
         .def("available_pages", [](const Self& self, int64_t pool) { return self->ledger.available_pages(pool); })
         .def("allocated_len", [](const Self& self, int64_t request) { return self->ledger.allocated_len(request); });

@@ -2,6 +2,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -18,6 +19,13 @@ int64_t empty_window_at_most(int64_t length, int32_t pool, int64_t sliding_windo
     }
     const int64_t step = pool == kSwa ? page_units : std::max(page_units, kRatioC128);
     return length / step * step;
+}
+
+ShareSegment share_segment(int32_t pool, int64_t source, int64_t target, UnitRange units, int64_t ring_position,
+                           int64_t copy) {
+    return ShareSegment{pool, static_cast<int32_t>(target), static_cast<int32_t>(units.begin),
+                        static_cast<int32_t>(units.end), static_cast<int32_t>(source),
+                        static_cast<int32_t>(ring_position), static_cast<int32_t>(copy), 0};
 }
 
 }  // namespace
@@ -68,8 +76,9 @@ KVLedger::Sharing KVLedger::share_prefix(const IntList& sources, const IntList& 
     }
     std::array<FreeQueue, kNumPools> queues = queues_;
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
-        for (size_t i = 0; i < targets.size() && geometry_.pool_exists[pool]; ++i) {
-            plan_sharing(pool, sources[i], targets[i], sharing.starts[i], sharing, queues[pool]);
+        if (geometry_.pool_exists[pool]) {
+            plan_whole_pages(pool, sources, targets, sharing);
+            plan_copies(pool, sources, targets, sharing, queues[pool]);
         }
         if (queues[pool].available() < 0) {
             return Sharing{{}, {}, {}, 0, {}, pool, sharing.num_copies[pool]};
@@ -95,30 +104,56 @@ void KVLedger::check_share_row(size_t index, int64_t source, int64_t target, int
                       ", the allocated length of request ", source);
 }
 
-// Whole pages are shared. The target will write on in the page that its start lies in, and so, perhaps, will the source:
-// that one is copied.
-void KVLedger::plan_sharing(int32_t pool, int64_t source, int64_t target, int64_t length, Sharing& sharing,
-                            FreeQueue& queue) const {
-    const int64_t end = units_in(length, pool);
-    const int64_t begin =
-        is_windowed_pool(pool) ? window_start(length, pool, geometry_.sliding_window, geometry_.page_shift) : 0;
-    const int64_t whole_end = page_start(end, geometry_.page_shift);
-    const auto append = [&](int64_t first, int64_t last, int64_t ring_position, int64_t copy) {
-        sharing.segments.push_back(ShareSegment{pool, static_cast<int32_t>(target), static_cast<int32_t>(first),
-                                                static_cast<int32_t>(last), static_cast<int32_t>(source),
-                                                static_cast<int32_t>(ring_position), static_cast<int32_t>(copy), 0});
-    };
-    if (begin < whole_end) {
-        append(begin, whole_end, kSharePages, 0);
-    }
-    if (whole_end < end) {
-        append(whole_end, end, queue.take(1), sharing.total_copies++);
-        ++sharing.num_copies[pool];
-        if (geometry_.maps_full_to_swa && pool == kSwa) {
-            sharing.map_segments.push_back(MapSegment{static_cast<int32_t>(target), static_cast<int32_t>(whole_end),
-                                                      static_cast<int32_t>(end), kMapTable, {}, 0});
+// Whole pages are shared. Targets of one source take turns, in the order of their requests.
+void KVLedger::plan_whole_pages(int32_t pool, const IntList& sources, const IntList& targets, Sharing& sharing) const {
+    std::vector<size_t> rows(targets.size());
+    std::iota(rows.begin(), rows.end(), size_t{0});
+    std::stable_sort(rows.begin(), rows.end(), [&](size_t a, size_t b) { return sources[a] < sources[b]; });
+    const int64_t turn_units = std::max(kShareTurnUnits, int64_t{1} << geometry_.page_shift);
+    for (size_t first = 0, last = 0; first < rows.size(); first = last) {
+        UnitRange all = whole_pages(pool, sharing.starts[rows[first]]);
+        for (last = first; last < rows.size() && sources[rows[last]] == sources[rows[first]]; ++last) {
+            const UnitRange shared = whole_pages(pool, sharing.starts[rows[last]]);
+            all = UnitRange{std::min(all.begin, shared.begin), std::max(all.end, shared.end)};
+        }
+        const int64_t step = last - first > 1 ? turn_units : std::max<int64_t>(all.end - all.begin, 1);
+        for (int64_t begin = all.begin; begin < all.end; begin += step) {
+            for (size_t i = first; i < last; ++i) {
+                const UnitRange shared = whole_pages(pool, sharing.starts[rows[i]]);
+                const UnitRange turn{std::max(begin, shared.begin), std::min(begin + step, shared.end)};
+                if (turn.begin < turn.end) {
+                    sharing.segments.push_back(
+                        share_segment(pool, sources[rows[i]], targets[rows[i]], turn, kSharePages, 0));
+                }
+            }
         }
     }
+}
+
+// A target will write on in the page that its start lies in, and so, perhaps, will the source: that one is copied.
+void KVLedger::plan_copies(int32_t pool, const IntList& sources, const IntList& targets, Sharing& sharing,
+                           FreeQueue& queue) const {
+    for (size_t i = 0; i < targets.size(); ++i) {
+        const UnitRange last{whole_pages(pool, sharing.starts[i]).end, units_in(sharing.starts[i], pool)};
+        if (last.begin == last.end) {
+            continue;
+        }
+        sharing.segments.push_back(
+            share_segment(pool, sources[i], targets[i], last, queue.take(1), sharing.total_copies++));
+        ++sharing.num_copies[pool];
+        if (geometry_.maps_full_to_swa && pool == kSwa) {
+            sharing.map_segments.push_back(MapSegment{static_cast<int32_t>(targets[i]),
+                                                      static_cast<int32_t>(last.begin), static_cast<int32_t>(last.end),
+                                                      kMapTable, {}, 0});
+        }
+    }
+}
+
+// Units that a start of `length` tokens needs, up to the last whole page.
+UnitRange KVLedger::whole_pages(int32_t pool, int64_t length) const {
+    const int64_t begin =
+        is_windowed_pool(pool) ? window_start(length, pool, geometry_.sliding_window, geometry_.page_shift) : 0;
+    return UnitRange{begin, page_start(units_in(length, pool), geometry_.page_shift)};
 }
 
 void KVLedger::commit_sharing() {

@@ -5,6 +5,7 @@
 // knows the position of the first free page and how many there are, the device only the ids.
 #pragma once
 
+#include "common/launch_plan.h"
 #include "common/paging.h"
 
 struct ReserveSegment {
@@ -75,6 +76,17 @@ constexpr int32_t kSharePages = -1;
 constexpr int32_t kMapNothing = 0;
 // The entries become what the swa table holds.
 constexpr int32_t kMapTable = 1;
+
+// Blocks for a list: one for every `block_segments` segments or 2048 units, whichever is more. num_units: of all segments;
+// 0 where the host does not know it.
+DSV4_HOST_DEVICE constexpr int64_t segment_blocks(int64_t num_segments, int64_t block_segments, int64_t num_units,
+                                                  int64_t cores) {
+    return max_of(blocks_for(num_segments, block_segments, cores), blocks_for(num_units, 2048, cores));
+}
+
+// Requests that take over the same pages do so in turns of this many units or one page, so that a core that writes to
+// many rows reads the slots once.
+constexpr int64_t kShareTurnUnits = 1024;
 
 // Entries of all rings together, for pools of `num_pages` usable pages.
 template <int32_t pools>

@@ -24,6 +24,11 @@ void check_segments(const char* op, const at::Tensor& segments, const at::Tensor
     check::contiguous(op, "segments", segments);
 }
 
+int64_t check_num_units(const char* op, int64_t num_units) {
+    check::at_least(op, "num_units", num_units, 0);
+    return num_units;
+}
+
 void check_free_rings(const char* op, const at::Tensor& free_pages, at::IntArrayRef num_pages, const PoolTables& tables,
                       int32_t (&ring_pages)[kNumPools], int32_t (&ring_begin)[kNumPools]) {
     check::pool_list(op, "num_pages", num_pages);

@@ -18,6 +18,9 @@ void pool_list(const char* op, const char* name, at::IntArrayRef counts);
 // segments: int32 [S, 8].
 void check_segments(const char* op, const at::Tensor& segments, const at::Tensor& full_table);
 
+// Units of all segments, by which a device chooses how many cores share them; 0: the caller does not know.
+int64_t check_num_units(const char* op, int64_t num_units);
+
 // free_pages: int32, the rings of all pools one after another, num_pages[pool] entries each. Fills the last two
 // arguments with the length of each ring and where it starts.
 void check_free_rings(const char* op, const at::Tensor& free_pages, at::IntArrayRef num_pages, const PoolTables& tables,

@@ -152,6 +152,7 @@ BAD_ARGUMENTS = [
     (dict(segments=torch.zeros(1, 8)), "segments has dtype Float, expected Int"),
     (dict(swa=torch.zeros(3, 23, dtype=torch.int32)), "swa_table has shape [3, 23], expected [3, 24]"),
     (dict(full=torch.zeros(3, 24)), "full_table has dtype Float, expected Int"),
+    (dict(num_units=-1), "num_units is -1, expected at least 0"),
     (dict(page_size=12), "page_size is 12, expected a power of two"),
 ]
 
@@ -163,7 +164,7 @@ def test_bad_arguments(bad, message):
         setattr(tables, name, bad.get(name, getattr(tables, name)))
     segments = bad.get("segments", work_list([], "cpu"))
     with pytest.raises(ValueError) as error:
-        map_full_to_swa(tables, segments, bad.get("full_to_swa", mapping))
+        map_full_to_swa(tables, segments, bad.get("full_to_swa", mapping), num_units=bad.get("num_units", 0))
     assert f"map_full_to_swa: {message}" in str(error.value)
 
 

@@ -241,6 +241,12 @@ def test_bad_arguments(op, bad, message):
     assert f"{op}: {message}" in str(error.value)
 
 
+def test_a_negative_number_of_units():
+    state = device_with_one_page()
+    with pytest.raises(ValueError, match="release_pages: num_units is -1, expected at least 0"):
+        release_pages(state.tables, state.free_pages(), state.segments([]), state.num_pages, num_units=-1)
+
+
 @pytest.mark.cpu_only
 def test_wrong_count_of_units_before_writes_nothing():
     state = device_with_one_page()

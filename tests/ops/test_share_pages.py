@@ -78,6 +78,22 @@ def test_pages_and_prefixes_longer_than_a_piece(device):
     check_against_oracle(16384, device, segments, 2, columns=30000)
 
 
+def test_rows_that_take_over_the_same_slots_in_turns(device):
+    """The same slots for the next row, then more of them, another pool, another source, and the same after a copy."""
+    segments = [
+        [0, 2, 0, 16, 0, -1, 0],
+        [0, 3, 0, 16, 0, -1, 0],
+        [0, 2, 16, 24, 0, -1, 0],
+        [0, 3, 16, 32, 0, -1, 0],
+        [1, 2, 16, 32, 0, -1, 0],
+        [1, 3, 16, 32, 1, -1, 0],
+        [4, 2, 0, 8, 0, -1, 0],
+        [4, 2, 8, 12, 0, 1, 0],
+        [4, 3, 0, 8, 0, -1, 0],
+    ]
+    check_against_oracle(8, device, segments, 1)
+
+
 def test_nothing_to_do(device):
     check_against_oracle(8, device, [], 0)
 
@@ -150,6 +166,7 @@ BAD_ARGUMENTS = [
     (dict(free_pages=torch.zeros(9, dtype=torch.int32)), "free_pages has shape [9], expected [44]"),
     (dict(num_pages=[4] * 5), "num_pages has 5 entries, expected 6"),
     (dict(num_copies=-1), "num_copies is -1, expected at least 0"),
+    (dict(num_units=-1), "num_units is -1, expected at least 0"),
     (dict(num_copies=1), "num_copies is 1, expected at most 0, the number of segments"),
 ]
 

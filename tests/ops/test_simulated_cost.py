@@ -21,6 +21,14 @@ def test_costs_stay_within_limits(ascend_sim, op):
         assert simulated_cost.breaches(cost) == []
 
 
+LONG = [case for case in cost_cases.LARGE if case[1][0] == 1 and case[0] is not cost_cases.c4_slots_from_full]
+
+
+@pytest.mark.parametrize("build, arguments", LONG, ids=[build.__name__ for build, _ in LONG])
+def test_one_long_request_takes_all_cores(ascend_sim, build, arguments):
+    assert simulated_cost.cost_of(build(*arguments), ascend_sim).large
+
+
 def test_naive_kernels_write_the_same_bytes_with_more_scalar_work(ascend_sim):
     ours, naive = simulated_cost.run_cases([], ascend_sim, small=True), simulated_cost.naive_costs([], small=True)
     assert {cost.op for cost in ours} == set(OPS)

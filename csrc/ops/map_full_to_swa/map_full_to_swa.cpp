@@ -23,7 +23,8 @@ void check_table(int32_t pool, const at::Tensor& table, const at::Tensor& full_t
 }  // namespace
 
 MapFullToSwaParams check_map_full_to_swa(const at::Tensor& full_table, const at::Tensor& swa_table,
-                                         const at::Tensor& segments, const at::Tensor& full_to_swa, int64_t page_size) {
+                                         const at::Tensor& segments, const at::Tensor& full_to_swa, int64_t page_size,
+                                         int64_t num_units) {
     check_table(kFull, full_table, full_table);
     check_table(kSwa, swa_table, full_table);
     check_segments(kOp, segments, full_table);
@@ -39,13 +40,14 @@ MapFullToSwaParams check_map_full_to_swa(const at::Tensor& full_table, const at:
     p.max_requests = static_cast<int32_t>(full_table.size(0));
     p.num_segments = static_cast<int32_t>(segments.size(0));
     p.page_shift = check_page_size(kOp, page_size);
+    p.num_units = check_num_units(kOp, num_units);
     return p;
 }
 
 TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {
     m.def(
-        "map_full_to_swa(Tensor full_table, Tensor swa_table, Tensor segments, Tensor(a!) full_to_swa, int page_size)"
-        " -> ()");
+        "map_full_to_swa(Tensor full_table, Tensor swa_table, Tensor segments, Tensor(a!) full_to_swa, int page_size,"
+        " int num_units=0) -> ()");
 }
 
 }  // namespace dsv4

@@ -1,12 +1,12 @@
 // Keeping the full-to-swa mapping: parameters and index arithmetic, shared by the CPU loops and the device kernel.
 #pragma once
 
-#include "common/launch_plan.h"
 #include "common/page_segments.h"
 
 struct MapFullToSwaParams {
     int64_t full_row_elems;  // stride between two rows of the request table
     int64_t swa_row_elems;
+    int64_t num_units;     // of all segments; 0: not known
     int64_t num_slots;     // entries of the mapping: slots of the full pool, those of page 0 included
     int32_t columns;       // units that a row of both tables holds
     int32_t max_requests;  // rows of the request tables
@@ -49,9 +49,10 @@ DSV4_HOST_DEVICE constexpr int64_t swa_offset_elems(const MapSegment& s, int64_t
     return s.request * p.swa_row_elems + unit;
 }
 
-// What a device works on at a time: a part of one page, or several whole pages.
+// What a device works on at a time: tiles of one segment, each a part of a page or several whole pages, as many as fit.
 constexpr int32_t kMapTileUnits = 4096;
 constexpr int32_t kMapTilePages = 512;
+constexpr uint32_t kMapBatchTiles = 64;
 constexpr int64_t kMapPitchUnits = kUbBlockBytes / 4;  // each page starts at a 32-byte boundary
 
 struct MapTile {
@@ -76,7 +77,7 @@ DSV4_HOST_DEVICE constexpr MapTile map_tile(int64_t begin, int64_t end, int32_t 
 }
 
 DSV4_HOST_DEVICE constexpr int64_t map_full_to_swa_blocks(const MapFullToSwaParams& p, int64_t cores) {
-    return blocks_for(p.num_segments, 8, cores);
+    return segment_blocks(p.num_segments, 32, p.num_units, cores);
 }
 
 }  // namespace dsv4

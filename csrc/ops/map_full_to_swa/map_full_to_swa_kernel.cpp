@@ -10,7 +10,7 @@ using AscendC::HardEvent;
 using AscendC::TBuf;
 using AscendC::TPosition;
 
-// A block takes an equal share of all units and works on a tile of pages at a time: MTE2 brings the first full slot of
+// A block takes an equal share of all units and works on a batch of tiles at a time: MTE2 brings the first full slot of
 // each page and the swa slots, V widens them, MTE3 writes each page to where its full slots lie in the mapping.
 class MapFullToSwa {
  public:
@@ -33,59 +33,103 @@ class MapFullToSwa {
         if (share.begin < share.end) {
             cursor_.seek(share.begin, share.end);
             for (int64_t unit = share.begin; unit < share.end;) {
-                const SegmentPiece<MapSegment> piece = cursor_.piece(unit, share.end);
-                const int32_t fault = map_fault(piece.segment, p_);
-                if (fault == kMapValid) {
-                    map(piece.segment, piece.begin, piece.end);
-                } else {
-                    errors_.report(fault, cursor_.index(), piece.segment.request);
-                }
-                unit += piece.units();
-                cursor_.pass(piece);
+                unit = batch(unit, share.end);
             }
         }
         errors_.flush();
     }
 
  private:
-    __aicore__ inline void map(const MapSegment& s, int32_t begin, int32_t end) {
-        for (int32_t unit = begin; unit < end;) {
-            const MapTile tile = map_tile(unit, end, p_.page_shift);
-            fetch(s, unit, tile);
-            write(s, unit, tile);
-            unit += tile.pages * tile.page_units;
+    // A tile of one segment.
+    struct Piece {
+        MapSegment segment;
+        uint32_t index;  // of the segment in the list
+        int32_t begin_unit;
+        MapTile tile;
+        uint32_t first_page;  // where its pages lie in first_slots_
+        uint32_t area;        // where its units lie in swa_slots_ and entries_
+    };
+
+    // Works on tiles from `unit` of the whole list on; returns the first unit that is left.
+    __aicore__ inline int64_t batch(int64_t unit, int64_t end) {
+        uint32_t pages = 0;
+        uint32_t units = 0;
+        num_pieces_ = 0;
+        while (unit < end && num_pieces_ < kMapBatchTiles) {
+            SegmentPiece<MapSegment> piece = cursor_.piece(unit, end);
+            const int32_t fault = map_fault(piece.segment, p_);
+            if (fault == kMapValid) {
+                const MapTile tile = map_tile(piece.begin, piece.end, p_.page_shift);
+                const uint32_t pages_after = pages + static_cast<uint32_t>(tile.pages);
+                const uint32_t units_after = units + static_cast<uint32_t>(tile.pages * tile.pitch_units);
+                if (pages_after > kMapTilePages || units_after > kMapTileUnits) {
+                    break;
+                }
+                piece.end = piece.begin + tile.pages * tile.page_units;
+                pieces_[num_pieces_++] = Piece{piece.segment, cursor_.index(), piece.begin, tile, pages, units};
+                pages = pages_after;
+                units = units_after;
+            } else {
+                errors_.report(fault, cursor_.index(), piece.segment.request);
+            }
+            unit += piece.units();
+            cursor_.pass(piece);
         }
+        fetch();
+        widen();
+        write();
+        return unit;
     }
 
-    __aicore__ inline void fetch(const MapSegment& s, int32_t unit, const MapTile& tile) {
-        const uint32_t pages = static_cast<uint32_t>(tile.pages);
+    __aicore__ inline void fetch() {
         order<HardEvent::S_MTE2>();
-        load_rows(first_slots_, full_table_[static_cast<uint64_t>(full_offset_elems(s, unit, p_))], pages, 1,
-                  (1u << p_.page_shift) - 1, static_cast<uint32_t>(kMapPitchUnits));
-        if (s.source == kMapTable) {
-            order<HardEvent::V_MTE2>();
-            load_rows(swa_slots_, swa_table_[static_cast<uint64_t>(swa_offset_elems(s, unit, p_))], pages,
-                      static_cast<uint32_t>(tile.page_units), 0, static_cast<uint32_t>(tile.pitch_units));
+        order<HardEvent::V_MTE2>();
+        for (uint32_t i = 0; i < num_pieces_; ++i) {
+            const Piece& piece = pieces_[i];
+            const MapSegment& s = piece.segment;
+            const uint32_t pages = static_cast<uint32_t>(piece.tile.pages);
+            load_rows(first_slots_[piece.first_page * static_cast<uint32_t>(kMapPitchUnits)],
+                      full_table_[static_cast<uint64_t>(full_offset_elems(s, piece.begin_unit, p_))], pages, 1,
+                      (1u << p_.page_shift) - 1, static_cast<uint32_t>(kMapPitchUnits));
+            if (s.source == kMapTable) {
+                load_rows(swa_slots_[piece.area],
+                          swa_table_[static_cast<uint64_t>(swa_offset_elems(s, piece.begin_unit, p_))], pages,
+                          static_cast<uint32_t>(piece.tile.page_units), 0,
+                          static_cast<uint32_t>(piece.tile.pitch_units));
+            }
         }
         order<HardEvent::MTE2_S>();
     }
 
-    __aicore__ inline void write(const MapSegment& s, int32_t unit, const MapTile& tile) {
-        const int32_t units = tile.pages * tile.pitch_units;
+    __aicore__ inline void widen() {
         order<HardEvent::MTE3_V>();
-        if (s.source == kMapTable) {
-            AscendC::Cast(entries_, swa_slots_, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(units));
-        } else {
-            AscendC::Duplicate(entries_.ReinterpretCast<int32_t>(), int32_t{0}, 2 * units);
+        for (uint32_t i = 0; i < num_pieces_; ++i) {
+            const Piece& piece = pieces_[i];
+            const int32_t units = piece.tile.pages * piece.tile.pitch_units;
+            const LocalTensor<int64_t> entries = entries_[piece.area];
+            if (piece.segment.source == kMapTable) {
+                AscendC::Cast(entries, swa_slots_[piece.area], AscendC::RoundMode::CAST_NONE,
+                              static_cast<uint32_t>(units));
+            } else {
+                AscendC::Duplicate(entries.ReinterpretCast<int32_t>(), int32_t{0}, 2 * units);
+            }
         }
         order<HardEvent::V_MTE3>();
-        for (int32_t page = 0; page < tile.pages; ++page) {
-            const int32_t full_slot = first_slots_.GetValue(static_cast<uint32_t>(page * kMapPitchUnits));
-            if (is_mapped_slot(full_slot, unit + page * tile.page_units, p_)) {
-                store(mapping_[static_cast<uint64_t>(full_slot)],
-                      entries_[static_cast<uint32_t>(page * tile.pitch_units)], static_cast<uint32_t>(tile.page_units));
-            } else {
-                errors_.report(kMapFullSlot, cursor_.index(), full_slot);
+    }
+
+    __aicore__ inline void write() {
+        for (uint32_t i = 0; i < num_pieces_; ++i) {
+            const Piece& piece = pieces_[i];
+            for (int32_t page = 0; page < piece.tile.pages; ++page) {
+                const int32_t full_slot = first_slots_.GetValue((piece.first_page + static_cast<uint32_t>(page)) *
+                                                                static_cast<uint32_t>(kMapPitchUnits));
+                if (is_mapped_slot(full_slot, piece.begin_unit + page * piece.tile.page_units, p_)) {
+                    store(mapping_[static_cast<uint64_t>(full_slot)],
+                          entries_[piece.area + static_cast<uint32_t>(page * piece.tile.pitch_units)],
+                          static_cast<uint32_t>(piece.tile.page_units));
+                } else {
+                    errors_.report(kMapFullSlot, piece.index, full_slot);
+                }
             }
         }
     }
@@ -98,6 +142,8 @@ class MapFullToSwa {
     TBuf<TPosition::VECCALC> first_buffer_, swa_buffer_, entry_buffer_;
     LocalTensor<int32_t> first_slots_, swa_slots_;
     LocalTensor<int64_t> entries_;
+    Piece pieces_[kMapBatchTiles];
+    uint32_t num_pieces_ = 0;
 };
 
 }  // namespace dsv4::kernel

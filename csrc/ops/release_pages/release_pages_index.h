@@ -1,13 +1,13 @@
 // Giving pages back: parameters and index arithmetic, shared by the CPU loops and the device kernel.
 #pragma once
 
-#include "common/launch_plan.h"
 #include "common/page_segments.h"
 #include "common/pools.h"
 
 // Arrays are in table order; their length is a number because launch stubs repeat the struct outside its namespace.
 struct ReleasePagesParams {
     int64_t row_elems[6];   // stride between two rows of a request table
+    int64_t num_units;      // of all segments; 0: not known
     int32_t columns[6];     // units that a row of the table holds; 0: the pool does not exist
     int32_t num_pages[6];   // entries of the pool's ring
     int32_t ring_begin[6];  // where the pool's ring starts in free_pages
@@ -70,9 +70,8 @@ DSV4_HOST_DEVICE constexpr int64_t release_piece_pages(const ReleaseSegment& s, 
     return min_of(min_of<int64_t>(kReleasePiecePages, pages_before_wrap), pages_for(end - unit, p.page_shift));
 }
 
-// A block for every 8 segments.
 DSV4_HOST_DEVICE constexpr int64_t release_pages_blocks(const ReleasePagesParams& p, int64_t cores) {
-    return blocks_for(p.num_segments, 8, cores);
+    return segment_blocks(p.num_segments, 8, p.num_units, cores);
 }
 
 }  // namespace dsv4

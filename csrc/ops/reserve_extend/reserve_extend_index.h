@@ -1,7 +1,6 @@
 // Carrying out an allocation: parameters and index arithmetic, shared by the CPU loops and the device kernel.
 #pragma once
 
-#include "common/launch_plan.h"
 #include "common/page_segments.h"
 #include "common/pools.h"
 
@@ -109,13 +108,12 @@ DSV4_HOST_DEVICE constexpr int32_t piece_units(const ReserveSegment& s, int64_t 
     return static_cast<int32_t>(min_of<int64_t>(kReservePieceUnits, page_begin + whole_pages - begin));
 }
 
-// A block for every 32 segments or 2048 units, whichever is more.
 DSV4_HOST_DEVICE constexpr int64_t reserve_extend_blocks(const ReserveExtendParams& p, int64_t cores) {
     int64_t units = 0;
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
         units += p.num_slots[pool];
     }
-    return max_of(blocks_for(p.num_segments, 32, cores), blocks_for(units, 2048, cores));
+    return segment_blocks(p.num_segments, 32, units, cores);
 }
 
 }  // namespace dsv4

@@ -20,7 +20,8 @@ struct CopiedPages {
 
 // Checks every argument of share_pages but the values in tensors; touches no data.
 SharePagesParams check_share_pages(const PoolTables& tables, const at::Tensor& free_pages, const at::Tensor& segments,
-                                   at::IntArrayRef num_pages, int64_t num_copies, int64_t page_size);
+                                   at::IntArrayRef num_pages, int64_t num_copies, int64_t page_size,
+                                   int64_t num_units);
 
 // New outputs on the tables' device.
 CopiedPages empty_copied_pages(const PoolTables& tables, int64_t num_copies);
@@ -32,9 +33,10 @@ void register_share_pages(torch::Library& library) {
                                    const at::Tensor& c4_table, const at::Tensor& c128_table,
                                    const at::Tensor& c4_state_table, const at::Tensor& c128_state_table,
                                    const at::Tensor& free_pages, const at::Tensor& segments, at::IntArrayRef num_pages,
-                                   int64_t num_copies, int64_t page_size) {
+                                   int64_t num_copies, int64_t page_size, int64_t num_units) {
         const PoolTables tables{{full_table, swa_table, c4_table, c128_table, c4_state_table, c128_state_table}};
-        const SharePagesParams p = check_share_pages(tables, free_pages, segments, num_pages, num_copies, page_size);
+        const SharePagesParams p =
+            check_share_pages(tables, free_pages, segments, num_pages, num_copies, page_size, num_units);
         CopiedPages pages = empty_copied_pages(tables, num_copies);
         run(p, tables, free_pages, segments, pages);
         return std::tuple{std::move(pages.source), std::move(pages.destination)};

@@ -2,13 +2,13 @@
 // kernel.
 #pragma once
 
-#include "common/launch_plan.h"
 #include "common/page_segments.h"
 #include "common/pools.h"
 
 // Arrays are in table order; their length is a number because launch stubs repeat the struct outside its namespace.
 struct SharePagesParams {
     int64_t row_elems[6];   // stride between two rows of a request table
+    int64_t num_units;      // of all segments; 0: not known
     int32_t columns[6];     // units that a row of the table holds; 0: the pool does not exist
     int32_t num_pages[6];   // entries of the pool's ring
     int32_t ring_begin[6];  // where the pool's ring starts in free_pages
@@ -68,7 +68,7 @@ DSV4_HOST_DEVICE constexpr int64_t copy_page_offset_elems(const ShareSegment& s,
 constexpr int32_t kSharePieceUnits = 8192;
 
 DSV4_HOST_DEVICE constexpr int64_t share_pages_blocks(const SharePagesParams& p, int64_t cores) {
-    return blocks_for(p.num_segments, 2, cores);
+    return segment_blocks(p.num_segments, 8, p.num_units, cores);
 }
 
 }  // namespace dsv4

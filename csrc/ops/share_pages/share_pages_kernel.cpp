@@ -13,8 +13,8 @@ using AscendC::TBuf;
 using AscendC::TPosition;
 
 // A block takes an equal share of all units, a piece of one segment at a time: slots of shared pages go from one row of
-// a table to another, those of a copy are made from the page that the ring gives. The block that has the first unit of a
-// copy also writes its two pages to the lists.
+// a table to another, or to several rows that follow each other in the list, those of a copy are made from the page that
+// the ring gives. The block that has the first unit of a copy also writes its two pages to the lists.
 class SharePages {
  public:
     __aicore__ inline SharePages(AscendC::TPipe* pipe, const PoolAddresses& tables, GM_ADDR free_pages,
@@ -56,6 +56,17 @@ class SharePages {
     }
 
  private:
+    // Slots of a table that lie at the start of slots_.
+    struct HeldSlots {
+        int32_t pool;
+        int64_t offset_elems;
+        uint32_t units;
+
+        __aicore__ inline bool contains(const HeldSlots& wanted) const {
+            return pool == wanted.pool && offset_elems == wanted.offset_elems && units >= wanted.units;
+        }
+    };
+
     __aicore__ inline GlobalTensor<int32_t> table(const ShareSegment& s, int64_t offset_elems) {
         return tables_.tensor(s.pool, p_.max_requests * p_.row_elems[s.pool])[static_cast<uint64_t>(offset_elems)];
     }
@@ -63,16 +74,21 @@ class SharePages {
     __aicore__ inline void take_over(const ShareSegment& s, int32_t begin, int32_t end) {
         for (int32_t unit = begin; unit < end; unit += kSharePieceUnits) {
             const uint32_t units = static_cast<uint32_t>(min_of<int32_t>(kSharePieceUnits, end - unit));
-            // A copy before has stored what V wrote to the slots.
-            order<HardEvent::MTE3_MTE2>();
-            load(slots_, table(s, source_offset_elems(s, unit, p_)), units);
-            order<HardEvent::MTE2_MTE3>();
+            const HeldSlots wanted{s.pool, source_offset_elems(s, unit, p_), units};
+            if (!held_.contains(wanted)) {
+                // A copy before has stored what V wrote to the slots.
+                order<HardEvent::MTE3_MTE2>();
+                load(slots_, table(s, wanted.offset_elems), units);
+                order<HardEvent::MTE2_MTE3>();
+                held_ = wanted;
+            }
             store(table(s, target_offset_elems(s, unit, p_)), slots_, units);
         }
     }
 
     __aicore__ inline void copy(const ShareSegment& s, int32_t begin, int32_t end) {
         const int32_t page = fetch_pages(s, begin == s.begin_unit);
+        held_.units = 0;
         for (int32_t unit = begin; unit < end; unit += kSharePieceUnits) {
             const int32_t units = min_of<int32_t>(kSharePieceUnits, end - unit);
             order<HardEvent::MTE3_V>();
@@ -107,6 +123,7 @@ class SharePages {
     ErrorLane errors_;
     TBuf<TPosition::VECCALC> iota_buffer_, slot_buffer_, page_buffer_;
     LocalTensor<int32_t> iota_, slots_, source_page_, copy_page_;
+    HeldSlots held_{0, 0, 0};
 };
 
 }  // namespace dsv4::kernel

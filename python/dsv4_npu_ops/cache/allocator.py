@@ -11,6 +11,7 @@ from dsv4_npu_ops.cache.layout import POOLS, KVLayout
 from dsv4_npu_ops.cache.out_cache_loc import OutCacheLoc
 from dsv4_npu_ops.cache.shared_prefix import SharedPrefix
 from dsv4_npu_ops.cache.tables import RequestTables
+from dsv4_npu_ops.cache.work_lists import LedgerWork, WorkLists, on_device
 from dsv4_npu_ops.ops.map_full_to_swa import MAP_SOURCE_FIELD, MAP_TABLE, map_full_to_swa
 from dsv4_npu_ops.ops.release_pages import release_pages
 from dsv4_npu_ops.ops.reserve_extend import reserve_extend
@@ -218,15 +219,17 @@ class KVAllocator:
 
         Source: docs/spec.md, shared prefixes.
         """
-        work, num_mapped, num_copies, starts, shortage = self._ledger.share_prefix(
+        work, num_copies, starts, shortage = self._ledger.share_prefix(
             host_integers("share_prefix", "sources", sources),
             host_integers("share_prefix", "targets", targets),
             host_integers("share_prefix", "prefix_lens", prefix_lens),
         )
         raise_if_exhausted(shortage)
-        segments, map_segments = self._on_device(work, num_mapped)
-        pages = share_pages(self.tables, self._free_pages, segments, self._num_pages, sum(num_copies))
-        self._map(map_segments)
+        lists = on_device(work, self._staging)
+        pages = share_pages(
+            self.tables, self._free_pages, lists.segments, self._num_pages, sum(num_copies), num_units=lists.num_units
+        )
+        self._map(lists)
         self._ledger.commit_sharing()
         copies, first = {}, 0
         for pool, count in zip(POOLS, num_copies, strict=True):
@@ -321,45 +324,36 @@ class KVAllocator:
         """
         return self._ledger.allocated_len(host_integer("allocated_len", "req", req))
 
-    def _reserve(self, decision: tuple[Tensor, int, list[int], list[int]]) -> OutCacheLoc:
-        work, num_mapped, num_slots, shortage = decision
+    def _reserve(self, decision: tuple[LedgerWork, list[int], list[int]]) -> OutCacheLoc:
+        work, num_slots, shortage = decision
         raise_if_exhausted(shortage)
-        segments, map_segments = self._on_device(work, num_mapped)
-        slots = reserve_extend(self.tables, self._free_pages, segments, self._num_pages, num_slots)
-        self._map(map_segments)
+        lists = on_device(work, self._staging)
+        slots = reserve_extend(self.tables, self._free_pages, lists.segments, self._num_pages, num_slots)
+        self._map(lists)
         self._ledger.commit_extension()
         return slots
 
-    def _release(self, decision: tuple[Tensor, int]) -> None:
-        work, num_mapped = decision
-        if not work.shape[0]:
+    def _release(self, work: LedgerWork) -> None:
+        if not work[0].shape[0]:
             return
         unmapped = None
         try:
-            segments, map_segments = self._on_device(work, num_mapped)
+            lists = on_device(work, self._staging)
             # First: it reads the full slots that the release may clear.
-            self._map(map_segments)
-            unmapped = map_segments
-            release_pages(self.tables, self._free_pages, segments, self._num_pages)
+            self._map(lists)
+            unmapped = lists
+            release_pages(self.tables, self._free_pages, lists.segments, self._num_pages, num_units=lists.num_units)
         except BaseException:
             # All or nothing: books and mapping must say what the tables say.
             self._ledger.undo_release()
-            if unmapped is not None:
-                unmapped[:, MAP_SOURCE_FIELD] = MAP_TABLE
+            if unmapped is not None and unmapped.map_segments is not None:
+                unmapped.map_segments[:, MAP_SOURCE_FIELD] = MAP_TABLE
                 self._map(unmapped)
             raise
 
-    def _map(self, map_segments: Tensor | None) -> None:
-        if map_segments is not None and self.full_to_swa is not None:
-            map_full_to_swa(self.tables, map_segments, self.full_to_swa)
-
-    def _on_device(self, work: Tensor, num_mapped: int) -> tuple[Tensor, Tensor | None]:
-        """The segments, and those of the mapping behind them, by one copy."""
-        (work,) = self._staging.to_device(work)
-        if not num_mapped:
-            return work, None
-        split = work.shape[0] - num_mapped
-        return work[:split], work[split:]
+    def _map(self, lists: WorkLists) -> None:
+        if lists.map_segments is not None and self.full_to_swa is not None:
+            map_full_to_swa(self.tables, lists.map_segments, self.full_to_swa, num_units=lists.num_map_units)
 
 
 def raise_if_exhausted(shortage: list[int]) -> None:

@@ -12,7 +12,7 @@ MAP_TABLE = 1
 """Its value for what the swa table holds."""
 
 
-def map_full_to_swa(tables: RequestTables, segments: Tensor, full_to_swa: Tensor) -> None:
+def map_full_to_swa(tables: RequestTables, segments: Tensor, full_to_swa: Tensor, *, num_units: int = 0) -> None:
     """Sets or clears the mapping entries of intervals of tokens, in one launch.
 
     ``KVAllocator`` with ``full_to_swa=True`` is what engines use; this op is its device half.
@@ -23,6 +23,7 @@ def map_full_to_swa(tables: RequestTables, segments: Tensor, full_to_swa: Tensor
             ``(request, begin_unit, end_unit, source, 0, 0, 0, units_before)``. Source 0 clears the entries, 1 copies
             what ``tables.swa`` holds. No two intervals name the same full slot.
         full_to_swa: int64 ``[slots of the full pool]`` on the tables' device, indexed by full slot; written.
+        num_units: of all intervals together, by which a device chooses how many cores share them; 0: not known.
 
     Raises:
         ValueError: wrong dtype, shape or device, or (on a CPU) a segment outside the tables, or a token without a full
@@ -30,9 +31,16 @@ def map_full_to_swa(tables: RequestTables, segments: Tensor, full_to_swa: Tensor
 
     Source: docs/spec.md, full-to-swa mapping.
     """
-    torch.ops.dsv4_npu_ops.map_full_to_swa(tables.full, tables.swa, segments, full_to_swa, tables.page_size)
+    torch.ops.dsv4_npu_ops.map_full_to_swa(tables.full, tables.swa, segments, full_to_swa, tables.page_size, num_units)
 
 
 @torch.library.register_fake("dsv4_npu_ops::map_full_to_swa")
-def _(full_table: Tensor, swa_table: Tensor, segments: Tensor, full_to_swa: Tensor, page_size: int) -> None:
+def _(
+    full_table: Tensor,
+    swa_table: Tensor,
+    segments: Tensor,
+    full_to_swa: Tensor,
+    page_size: int,
+    num_units: int = 0,
+) -> None:
     return None

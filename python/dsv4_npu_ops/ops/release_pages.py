@@ -8,7 +8,9 @@ from torch import Tensor
 from dsv4_npu_ops.cache.tables import RequestTables
 
 
-def release_pages(tables: RequestTables, free_pages: Tensor, segments: Tensor, num_pages: Sequence[int]) -> None:
+def release_pages(
+    tables: RequestTables, free_pages: Tensor, segments: Tensor, num_pages: Sequence[int], *, num_units: int = 0
+) -> None:
     """Zeroes table entries and returns their pages to the free rings, in one launch; evict, free and restore use it.
 
     ``KVAllocator`` is what engines call; this op is its device half.
@@ -21,6 +23,7 @@ def release_pages(tables: RequestTables, free_pages: Tensor, segments: Tensor, n
             ``(pool, request, begin_unit, end_unit, ring_position, 0, 0, 0)``. The pages of the interval, ascending,
             go to ``ring_position`` and the entries after it; -1 zeroes only.
         num_pages: entries of each pool's ring, in table order.
+        num_units: of all intervals together, by which a device chooses how many cores share them; 0: not known.
 
     Raises:
         ValueError: wrong dtype, shape or device, or (on a CPU) a segment outside tables or rings, or a page that the
@@ -28,7 +31,9 @@ def release_pages(tables: RequestTables, free_pages: Tensor, segments: Tensor, n
 
     Source: docs/spec.md, allocation.
     """
-    torch.ops.dsv4_npu_ops.release_pages(*tables.in_order(), free_pages, segments, num_pages, tables.page_size)
+    torch.ops.dsv4_npu_ops.release_pages(
+        *tables.in_order(), free_pages, segments, num_pages, tables.page_size, num_units
+    )
 
 
 @torch.library.register_fake("dsv4_npu_ops::release_pages")
@@ -43,5 +48,6 @@ def _(
     segments: Tensor,
     num_pages: Sequence[int],
     page_size: int,
+    num_units: int = 0,
 ) -> None:
     return None

@@ -9,7 +9,13 @@ from dsv4_npu_ops.cache.tables import RequestTables
 
 
 def share_pages(
-    tables: RequestTables, free_pages: Tensor, segments: Tensor, num_pages: Sequence[int], num_copies: int
+    tables: RequestTables,
+    free_pages: Tensor,
+    segments: Tensor,
+    num_pages: Sequence[int],
+    num_copies: int,
+    *,
+    num_units: int = 0,
 ) -> tuple[Tensor, Tensor]:
     """Gives rows the slots of other rows, or a page of their own where the content is to be copied, in one launch.
 
@@ -25,6 +31,7 @@ def share_pages(
             starts a page and lies in it, and lists both pages at entry ``copy``.
         num_pages: entries of each pool's ring, in table order.
         num_copies: entries of the lists; the segments fill all of them.
+        num_units: of all intervals together, by which a device chooses how many cores share them; 0: not known.
 
     Returns:
         int32 ``[num_copies]`` pages to copy from and to.
@@ -36,7 +43,7 @@ def share_pages(
     Source: docs/spec.md, shared prefixes.
     """
     return torch.ops.dsv4_npu_ops.share_pages(
-        *tables.in_order(), free_pages, segments, num_pages, num_copies, tables.page_size
+        *tables.in_order(), free_pages, segments, num_pages, num_copies, tables.page_size, num_units
     )
 
 
@@ -53,6 +60,7 @@ def _(
     num_pages: Sequence[int],
     num_copies: int,
     page_size: int,
+    num_units: int = 0,
 ) -> tuple[Tensor, Tensor]:
     pages = full_table.new_empty((num_copies,), dtype=torch.int32)
     return pages, torch.empty_like(pages)
