@@ -79,6 +79,16 @@ def test_more_than_a_tile(device, page_size, columns):
     assert mapping.tolist() == want
 
 
+def test_more_segments_than_a_batch(device):
+    """Short ones, so that their number is what ends a batch."""
+    tables, mapping = make(4, 3 * 40, lambda ids: ids[::-1], device, columns=160)
+    rows = [(request, begin, begin + 2 + request, begin // 4 % 2) for begin in range(0, 160, 4) for request in range(3)]
+    want = mapping.tolist()
+    oracle(tables.full.tolist(), tables.swa.tolist(), want, rows)
+    map_full_to_swa(tables, work_list(rows, device), mapping)
+    assert mapping.tolist() == want
+
+
 def test_the_readme_example():
     layout = KVLayout(page_size=4, max_requests=2, max_context_len=8, num_pages={"full": 7, "swa": 7})
     tables = RequestTables(layout)
