@@ -2,6 +2,8 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 PY = $(VENV)/bin/python
+# Files that are imported are compiled then; compiling all of torch takes longer.
+PIP_INSTALL = $(PY) -m pip install --quiet --no-compile
 # One worker a core; more than eight gain nothing.
 PYTEST = $(PY) -m pytest -n auto --maxprocesses 8
 export TOKENIZERS_PARALLELISM = false
@@ -13,9 +15,14 @@ setup: $(VENV)/.ready
 # torch first and pinned: an unpinned torch would be a CUDA build of several gigabytes.
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --upgrade pip "setuptools>=77" wheel
-	$(PY) -m pip install --quiet torch==2.13.0 pybind11 cmake ninja
-	$(PY) -m pip install --quiet "transformers==5.24.0" safetensors pytest pytest-xdist hypothesis numpy matplotlib mypy ruff
+	$(PIP_INSTALL) --upgrade pip "setuptools>=77" wheel
+	$(PIP_INSTALL) torch==2.13.0 pybind11 cmake ninja
+	$(PIP_INSTALL) "transformers==5.24.0" safetensors pytest pytest-xdist hypothesis numpy
+	touch $@
+
+# What only bench and lint want.
+$(VENV)/.ready-for-developers: $(VENV)/.ready
+	$(PIP_INSTALL) matplotlib mypy ruff
 	touch $@
 
 build: setup
@@ -51,7 +58,7 @@ fuzz: build
 mutation: build-sim
 	PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) tests/mutation/mutate_kernels.py
 
-bench: build
+bench: build $(VENV)/.ready-for-developers
 	PATH="$(abspath $(VENV))/bin:$$PATH" cmake --build build/cmake --target dsv4_bench_ops
 	$(PY) bench/run.py
 	$(PY) bench/admission.py
@@ -73,7 +80,7 @@ clang: build
 wheel: setup
 	PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
 
-lint: setup
+lint: $(VENV)/.ready-for-developers
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
