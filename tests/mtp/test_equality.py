@@ -14,7 +14,7 @@ LENGTHS = {"short": (3, 4, 5), "one": (127, 128, 129, 130, 131, 132), "two": (25
            "long": (500, 511, 512, 513)}  # fmt: skip
 
 # Small chunks are many steps: how many of the four lengths to run, by draft length.
-PROMPTS_OF_SMALL_CHUNKS = {1: (2, 2, 4, 2, 2, 3, 2, 2), 7: (4, 2, 3, 2, 4, 2, 3, 2)}
+PROMPTS_OF_SMALL_CHUNKS = {1: (2, 2, 3, 2, 2, 2, 2, 2), 7: (4, 2, 3, 2, 4, 2, 3, 2)}
 
 
 def cases():
