@@ -22,8 +22,10 @@ def test_a_good_step_leaves_no_entry(ops):
 
 
 def test_an_entry_says_where_and_what_and_stays_until_it_is_cleared(ops):
+    table, table_rows = torch.zeros(4, 2).to("npu"), torch.tensor([1, 0, 3]).to("npu")
     bad_gather(ops)
     for clear in (False, False, True):
+        ops.rope_gather(table, table, table_rows)  # all is well, and nothing is taken back
         (entry,) = ops.device_errors("npu:0", clear=clear)
         assert (entry.device, entry.op, entry.row, entry.value) == (torch.device("npu:0"), "rope_gather", 1, 9)
         assert str(entry) == "rope_gather on npu:0: row 1 has a position outside of the RoPE tables (value 9)"
