@@ -23,8 +23,9 @@ def filled_tables(device="cpu", pools=POOLS):
 
 
 def rope_tables(seed, dim=ROPE_DIM, dtype=torch.float32):
+    """Longer than the context, as an engine's may be: drafts end with the context, not with the table."""
     generator = torch.Generator().manual_seed(seed)
-    return [torch.randn(CONTEXT, dim, generator=generator).to(dtype) for _ in range(2)]
+    return [torch.randn(CONTEXT + 8, dim, generator=generator).to(dtype) for _ in range(2)]
 
 
 @st.composite
