@@ -71,7 +71,8 @@ class KernelLibrary:
             changed = overlay / path.relative_to(CSRC)
             changed.parent.mkdir(parents=True, exist_ok=True)
             changed.write_text(text)
-            objects[op] = folder / "mutant.o"
+            # First, so that the linker takes inline functions, which other kernels share, from here.
+            objects = {op: folder / "mutant.o", **{other: kept for other, kept in objects.items() if other != op}}
             kernel = kernel_of(op)
             try:
                 _compile(changed if path == kernel else kernel, objects[op], overlay)

@@ -310,9 +310,18 @@ def test_bad_values_bring_no_group_and_an_error_word(ascend_sim):
 
 
 @pytest.mark.device_only
-def test_lost_groups_and_slots_beyond_int32_are_reported(ascend_sim):
-    assert run([0, 8, 16], [0, 0], [[1], [2]], num_rows=3) == [16, 17, 32]
-    assert ascend_sim.take_errors() == [[6, 4, 1, 4, 0, 0, 0, 0]]
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_groups_without_a_row_are_reported_once(ascend_sim, blocks):
+    ascend_sim.force_blocks(blocks)
+    within, beyond = [run([0, 8, 8, 16], [0, 0, 0], [[1], [2], [3]], num_rows=rows) for rows in (3, 2)]
+    ascend_sim.force_blocks(0)
+    assert within == [16, 17, 48] and beyond == [16, 17]
+    errors = ascend_sim.take_errors()
+    assert errors[-1] == [6, 4, 2, 4, 0, 0, 0, 0] and len(errors) == 1
+
+
+@pytest.mark.device_only
+def test_slots_beyond_int32_are_reported(ascend_sim):
     assert run([0, 4, 8], [0, 0], [[2**27], [2]], num_rows=2) == [-1, 32]
     assert ascend_sim.take_errors() == [[6, 5, 0, 2**27, 0, 0, 0, 0]]
     assert run([0, 4], [0], [[2**27]], num_rows=1, slot_format=PAIRS) == [[2**27, 0]]
@@ -330,9 +339,10 @@ def many_requests(num_reqs, new_tokens, block_size, ratio):
     return starts, cu_seqlens, blocks, groups
 
 
-# With 512 features a core takes 80 rows at a time.
+# With 512 features a core takes 80 rows at a time. Of the requests with one new token most complete no group.
 @pytest.mark.parametrize(
-    "num_reqs, new_tokens, block_size, dim", [(2100, 4, 32, 4), (3, 900, 1, 4), (40, 100, 12, 4), (40, 30, 3, 512)]
+    "num_reqs, new_tokens, block_size, dim",
+    [(2100, 4, 32, 4), (2300, 1, 32, 4), (3, 900, 1, 4), (40, 100, 12, 4), (40, 30, 3, 512), (40, 8, 16, 0)],
 )
 def test_many_requests(device, num_reqs, new_tokens, block_size, dim):
     ratio = 4

@@ -29,12 +29,12 @@ class RequestWalk {
     __aicore__ inline int64_t survey() {
         mark_requests_ = ceil_div<int64_t>(p_.num_reqs, kMarks);
         Place place{0, 0, groups_of(0)};
-        while (!done(place)) {
+        do {
             marks_[num_marks_++] = place.row;
             for (int64_t i = 0; i < mark_requests_ && !done(place); ++i) {
                 advance(&place);
             }
-        }
+        } while (!done(place));
         return place.row;
     }
 
@@ -44,12 +44,8 @@ class RequestWalk {
         while (mark > 0 && marks_[mark] > row) {
             --mark;
         }
-        Place place{0, 0, CompletedGroups{0, 0}};
-        if (mark > 0) {
-            place.request = mark * mark_requests_;
-            place.row = marks_[mark];
-        }
-        place.groups = groups_of(place.request);
+        const int64_t request = mark * mark_requests_;
+        Place place{request, marks_[mark], groups_of(request)};
         while (!done(place) && place.row + place.groups.count <= row) {
             advance(&place);
         }
