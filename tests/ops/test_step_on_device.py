@@ -72,13 +72,14 @@ def test_a_bad_row_is_padding_and_reported(ascend_sim, blocks, form, width, row,
 
 
 def test_a_row_with_more_groups_than_fit_is_padding(ascend_sim):
-    step = make_step("verify", [0, 1, 2], [3, 7, 11], width=1)
-    out = dsv4_npu_ops.OutCacheLoc.empty(step.layout, 3, 3)
+    step = make_step("verify", [0, 1, 2, 3], [3, 7, 11, 15], width=1)
+    out = dsv4_npu_ops.OutCacheLoc.empty(step.layout, 4, 4)
     out.out_c4_loc = torch.full((2,), -77, dtype=torch.int32)
     requests, lengths, _ = step.tensors("cpu")
     flatten_verify_bundle(step.tables, requests, lengths, 1, out=out)
-    want = verify_bundle(step.rows, [0, 1, 0], [3, 7, 0], [1, 1, 1], capacities=dict(c4=2, c128=3))
+    want = verify_bundle(step.rows, [0, 1, 0, 0], [3, 7, 0, 0], [1] * 4, capacities=dict(c4=2, c128=4))
     assert {name: getattr(out, name).tolist() for name in want} == want
+    # The first bad row is the one to tell of.
     assert ascend_sim.take_errors() == [[VERIFY_BUNDLE, BEYOND_GROUPS, 2, 11, 0, 0, 0, 0]]
 
 

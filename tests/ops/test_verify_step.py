@@ -69,7 +69,7 @@ def poisoned(layout, rows, tokens, rope_dim, length=None):
 
 
 @pytest.mark.parametrize("form", FORMS)
-@given(data=st.data(), dim=st.sampled_from([1, 2, 8, 64]))
+@given(data=st.data(), dim=st.sampled_from([0, 1, 2, 8, 64]))
 def test_both_overloads_equal_the_oracle(device, form, data, dim):
     step = data.draw(steps(device, (form,)))
     cos, sin = rope_tables(step.layout.max_context_len, dim, device)
@@ -115,10 +115,11 @@ def int32(*values):
     return torch.tensor(values, dtype=torch.int32)
 
 
-def test_an_idle_replay_leaves_nothing_of_the_step_before():
+@pytest.mark.parametrize("dim", [0, 4])
+def test_an_idle_replay_leaves_nothing_of_the_step_before(dim):
     tables = make_tables()
-    cos, sin = rope_tables(300, 4, "cpu")
-    out = poisoned(tables.layout, 2, 8, 4)
+    cos, sin = rope_tables(300, dim, "cpu")
+    out = poisoned(tables.layout, 2, 8, dim)
     build_verify_step(tables, int32(0, 1), int32(126, 10), 4, cos, sin, out=out)
     assert out.metadata.positions_c4.tolist() == [124, 8, 0, 0]
     build_verify_step(tables, int32(0, 1), int32(0, 0), 4, cos, sin, out=out)

@@ -40,12 +40,13 @@ DSV4_HOST_DEVICE constexpr int64_t rope_gather_pitch_elems(const RopeGatherParam
     return round_up<int64_t>(p.rope_dim, kUbBlockBytes / min_of(element_bytes(p.table_type), element_bytes(p.output_type)));
 }
 
-// UB for one row of both tables. A tile is double-buffered: positions, table rows, and where the kernel converts, output
-// rows; one float32 tile, which both tables use in turn, lies between two 16-bit types.
+// UB for one row of both tables. A tile is double-buffered: positions, table rows, and output rows of another type; one
+// float32 tile, which both tables use in turn, lies between two 16-bit types.
 DSV4_HOST_DEVICE constexpr int64_t rope_gather_row_bytes(const RopeGatherParams& p) {
     const int64_t pitch = rope_gather_pitch_elems(p);
-    const int64_t converted = 4 * pitch * element_bytes(p.output_type) + pitch * element_bytes(kFloat32);
-    return 2 * 8 + 4 * pitch * element_bytes(p.table_type) + (rope_gather_converts(p) ? converted : 0);
+    const int64_t output = p.table_type != p.output_type ? 4 * pitch * element_bytes(p.output_type) : 0;
+    const int64_t between = rope_gather_converts(p) ? pitch * element_bytes(kFloat32) : 0;
+    return 2 * 8 + 4 * pitch * element_bytes(p.table_type) + output + between;
 }
 
 // Rows of a tile, a multiple of 4 so that every buffer of it starts aligned; 0 when a row is too long for UB.

@@ -31,7 +31,9 @@ class RopeGather {
         pipe->InitBuffer(position_buffer_, 2 * tile_rows_ * sizeof(int64_t));
         pipe->InitBuffer(in_buffer_, 4 * tile_rows_ * pitch_ * sizeof(in_t));
         if (rope_gather_converts(p)) {
-            pipe->InitBuffer(out_buffer_, 4 * tile_rows_ * pitch_ * sizeof(out_t));
+            if constexpr (!kSameType<in_t, out_t>) {
+                pipe->InitBuffer(out_buffer_, 4 * tile_rows_ * pitch_ * sizeof(out_t));
+            }
             pipe->InitBuffer(between_buffer_, tile_rows_ * pitch_ * sizeof(float));
         }
     }
@@ -59,13 +61,13 @@ class RopeGather {
         return in_buffer_.template Get<in_t>()[(turn * 2 + table) * tile_rows_ * pitch_];
     }
 
+    // Rows that keep their type keep their place.
     __aicore__ inline LocalTensor<out_t> out_tile(uint32_t table, uint32_t turn) {
         if constexpr (kSameType<in_t, out_t>) {
-            if (!rope_gather_converts(p_)) {
-                return in_tile(table, turn);
-            }
+            return in_tile(table, turn);
+        } else {
+            return out_buffer_.template Get<out_t>()[(turn * 2 + table) * tile_rows_ * pitch_];
         }
-        return out_buffer_.template Get<out_t>()[(turn * 2 + table) * tile_rows_ * pitch_];
     }
 
     __aicore__ inline void tile(int64_t first_row, uint32_t rows, uint32_t turn) {
