@@ -66,6 +66,12 @@ def test_a_buffer_that_is_too_small_is_not_written():
 
 
 @pytest.mark.device_only
+def test_a_buffer_of_the_right_size_is_no_error(ascend_sim):
+    assert dsv4_npu_ops.c4_slots_from_full(int32([131, 7]), num_groups=2).tolist() == [32, 1]
+    assert ascend_sim.take_errors() == []
+
+
+@pytest.mark.device_only
 @pytest.mark.parametrize("tokens", [3, 5000])
 def test_more_groups_than_entries_are_reported(ascend_sim, tokens):
     """Also where a second tile brings more, to an output that the first one has filled."""
