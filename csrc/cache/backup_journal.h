@@ -18,7 +18,7 @@ struct JournalEntry {
     int64_t incarnation;  // tells a request from a later one in the same row
     int64_t old_length;   // kGrew: allocated length before, in raw tokens
     int32_t pool;         // kAllocated, kShared
-    UnitRange units;      // kAllocated, kShared: got by taking pages or by sharing them
+    UnitRange units;      // kAllocated, kShared: got by taking pages or by sharing them; kGrew: unfilled_swa before
 };
 
 class BackupJournal {

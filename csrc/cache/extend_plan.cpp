@@ -11,6 +11,23 @@ constexpr const char* kPoolNames[kNumPools] = {"full", "swa", "c4", "c128", "c4_
 
 }  // namespace
 
+int64_t ExtendRules::first_filled(int64_t prefix_len, int64_t seq_len) const {
+    return swa_tail == kNoLength ? prefix_len : std::max(prefix_len, seq_len - swa_tail);
+}
+
+UnitRange ExtendRules::unfilled_swa(UnitRange before, int64_t prefix_len, int64_t seq_len) const {
+    const UnitRange left_out{prefix_len, first_filled(prefix_len, seq_len)};
+    if (!left_out.empty()) {
+        return before.empty() ? left_out
+                              : UnitRange{std::min(before.begin, left_out.begin), std::max(before.end, left_out.end)};
+    }
+    if (prefix_len <= before.begin) {
+        return UnitRange{std::max(before.begin, seq_len), before.end};
+    }
+    // One range it stays: what is filled in its middle counts as left out.
+    return seq_len < before.end ? before : UnitRange{before.begin, std::min(before.end, prefix_len)};
+}
+
 void ExtendPlan::add_row(const ExtendRow& row, const RequestState& state) {
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
         if (geometry_.pool_exists[pool]) {
@@ -65,9 +82,7 @@ int64_t ExtendPlan::first_written(int32_t pool, const ExtendRow& row, int64_t st
 }
 
 void ExtendPlan::map(const ExtendRow& row) {
-    const int64_t begin = rules_.swa_tail == ExtendRules::kNoLength
-                              ? row.prefix_len
-                              : std::max(row.prefix_len, row.seq_len - rules_.swa_tail);
+    const int64_t begin = rules_.first_filled(row.prefix_len, row.seq_len);
     if (begin < row.seq_len) {
         map_segments_.push_back(MapSegment{static_cast<int32_t>(row.request), static_cast<int32_t>(begin),
                                            static_cast<int32_t>(row.seq_len), kMapTable, {}, 0});
@@ -106,6 +121,11 @@ void ExtendPlan::check_window(int32_t pool, const ExtendRow& row, const RequestS
     TORCH_CHECK_VALUE(state.owned[pool].covers(read), rules_.op, ": prefix_lens[", row.index, "] is ", row.prefix_len,
                       " for request ", row.request, ", whose step reads positions [", read.begin, ", ", read.end,
                       ") of pool ", kPoolNames[pool], ", expected a prefix whose window has slots throughout");
+    const UnitRange seen{window_first_needed(row.prefix_len, pool, geometry_.sliding_window), row.prefix_len};
+    TORCH_CHECK_VALUE(pool != kSwa || !seen.overlaps(state.unfilled_swa), rules_.op, ": prefix_lens[", row.index,
+                      "] is ", row.prefix_len, " for request ", row.request, ", whose window [", seen.begin, ", ",
+                      seen.end, ") reaches tokens that a swa_tail has left out, expected none before ",
+                      state.unfilled_swa.end);
 }
 
 void ExtendPlan::keep(int32_t pool, int64_t request, UnitRange units) {

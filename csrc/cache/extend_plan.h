@@ -28,6 +28,13 @@ struct ExtendRules {
     int64_t swa_tail = kNoLength;  // the swa pool gets slots for the last swa_tail tokens only
 
     static constexpr int64_t kNoLength = -1;
+
+    // The first token from whose position on the step fills the window.
+    int64_t first_filled(int64_t prefix_len, int64_t seq_len) const;
+
+    // Tokens of a request that a tail has left out, once a step of it is carried out: of several tails, also what lies
+    // between.
+    UnitRange unfilled_swa(UnitRange before, int64_t prefix_len, int64_t seq_len) const;
 };
 
 class ExtendPlan {

@@ -109,12 +109,14 @@ class KVLedger {
         std::vector<ReserveSegment> segments;
         std::array<FreeQueue, kNumPools> queues;  // once the pages are taken
         IntList requests;
-        IntList seq_lens;  // raw tokens
+        IntList seq_lens;                     // raw tokens
+        std::vector<UnitRange> unfilled_swa;  // of each request, afterwards
     };
 
     struct PendingSharing {
         std::vector<ShareSegment> segments;
         std::array<FreeQueue, kNumPools> queues;  // once the pages are taken
+        IntList sources;
         IntList targets;
         IntList starts;  // raw tokens
     };

@@ -100,6 +100,7 @@ Release KVLedger::restore_state(int64_t backup) {
         }
         if (entry->kind == JournalEntry::Kind::kGrew) {
             states_[entry->request].allocated_len = entry->old_length;
+            states_[entry->request].unfilled_swa = entry->units;
         } else if (entry->kind == JournalEntry::Kind::kStarted) {
             states_[entry->request].end();
         }

@@ -57,7 +57,12 @@ int64_t KVLedger::largest_start(int32_t pool, int64_t source, int64_t length) co
         const int64_t candidate = std::min(length, run.end);
         if (candidate > shortest &&
             window_start(candidate, pool, geometry_.sliding_window, geometry_.page_shift) >= run.begin) {
-            return candidate;
+            const UnitRange seen{window_first_needed(candidate, pool, geometry_.sliding_window), candidate};
+            if (pool != kSwa || !seen.overlaps(states_[source].unfilled_swa)) {
+                return candidate;
+            }
+            length = states_[source].unfilled_swa.begin;
+            continue;
         }
         // A shorter length in this run needs no less of what lies before it.
         length = run.begin;
@@ -84,7 +89,7 @@ KVLedger::Sharing KVLedger::share_prefix(const IntList& sources, const IntList& 
             return Sharing{{}, {}, {}, 0, {}, pool, sharing.num_copies[pool]};
         }
     }
-    pending_sharing_ = PendingSharing{sharing.segments, queues, targets, sharing.starts};
+    pending_sharing_ = PendingSharing{sharing.segments, queues, sources, targets, sharing.starts};
     return sharing;
 }
 
@@ -162,6 +167,9 @@ void KVLedger::commit_sharing() {
     queues_ = sharing.queues;
     for (size_t i = 0; i < sharing.targets.size(); ++i) {
         start(sharing.targets[i], sharing.starts[i]);
+        const UnitRange unfilled = states_[sharing.sources[i]].unfilled_swa;
+        states_[sharing.targets[i]].unfilled_swa =
+            UnitRange{unfilled.begin, std::min(unfilled.end, sharing.starts[i])};
     }
     for (const ShareSegment& segment : sharing.segments) {
         RequestState& state = states_[segment.request];

@@ -23,6 +23,9 @@ struct RequestLife {
     int64_t incarnation = 0;                             // counts the requests that the ledger has started
     int64_t allocated_len = 0;                           // raw tokens
     std::array<int64_t, kNumPools> evicted_before = {};  // units before this one are gone for good
+    // Tokens that a swa_tail left out. Some have slots, because pages are whole, but nobody fills those: no window
+    // may reach them.
+    UnitRange unfilled_swa = {0, 0};
 };
 
 struct RequestState : RequestLife {
@@ -33,6 +36,7 @@ struct RequestState : RequestLife {
         live = false;
         allocated_len = 0;
         evicted_before = {};
+        unfilled_swa = {0, 0};
         for (UnitRuns& runs : owned) {
             runs.clear();
         }

@@ -12,7 +12,11 @@ struct UnitRange {
     int64_t begin;
     int64_t end;
 
+    bool operator==(const UnitRange&) const = default;
     bool empty() const { return begin >= end; }
+    bool overlaps(UnitRange other) const {
+        return !empty() && !other.empty() && begin < other.end && other.begin < end;
+    }
 };
 
 class UnitRuns {

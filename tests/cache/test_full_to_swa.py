@@ -109,3 +109,42 @@ def test_a_release_that_fails_leaves_the_mapping():
         alloc.free([0])
     assert torch.equal(alloc.full_to_swa, before)
     assert alloc.allocated_len(0) == 40
+
+
+def test_no_window_reaches_what_a_tail_left_out():
+    """Tokens 64 to 93 share a page with the tail of 137: they have slots, but nobody fills them."""
+    alloc, tables = make(page_size=64, window=128, max_context_len=512, pages=20, full_to_swa=True)
+    alloc.alloc_extend([0], [0], [231], swa_tail=137)
+    assert (tables.swa[0, 64:231] > 0).all() and not alloc.full_to_swa[tables.full[0, 64:94].long()].any()
+    alloc.reserve_extend([0], [231], [240])
+    assert alloc.shareable_len(0, 240) == 240
+    assert alloc.shareable_len(0, 221) == 221, "its window starts at 94, where the tail does"
+    assert alloc.shareable_len(0, 220) == 0
+    assert alloc.share_prefix([0, 0], [1, 2], [204, 230]).starts == [0, 230]
+    assert (alloc.full_to_swa[tables.full[2, 103:230].long()] > 0).all()
+    assert alloc.allocated_len(1) == 0
+    alloc.alloc_extend([1], [0], [10])
+    alloc.alloc_extend([1], [10], [20])  # the one that begins from nothing left nothing out
+    assert alloc.shareable_len(2, 221) == 221 and alloc.shareable_len(2, 220) == 0, "the new request knows, too"
+
+
+def test_a_step_whose_window_reaches_before_the_tail_is_refused_even_within_a_page():
+    alloc, tables = make(page_size=64, window=128, max_context_len=512, pages=20)
+    alloc.alloc_extend([0], [0], [231], swa_tail=127)
+    alloc.reserve_extend([0], [231], [232])
+    alloc.alloc_extend([1], [0], [231], swa_tail=126)
+    before = state_of(alloc, tables)
+    with pytest.raises(ValueError, match=r"window \[104, 231\) reaches tokens that a swa_tail has left out"):
+        alloc.reserve_extend([1], [231], [232])
+    assert state_of(alloc, tables) == before
+
+
+def test_restore_knows_again_what_a_tail_had_left_out():
+    alloc, _ = make(page_size=64, window=30, max_context_len=512, pages=20)
+    alloc.alloc_extend([0], [0], [100])
+    backup = alloc.backup_state()
+    alloc.alloc_extend([0], [100], [300], swa_tail=40)
+    assert alloc.shareable_len(0, 289) == 289 and alloc.shareable_len(0, 288) == 100
+    alloc.restore_state(backup)
+    alloc.alloc_extend([0], [100], [300])
+    assert alloc.shareable_len(0, 288) == 288

@@ -25,6 +25,7 @@ class Request:
         self.pages = {pool: {} for pool in POOLS}  # page index -> page id
         self.received = {pool: set() for pool in POOLS}  # page indices that another request took
         self.gone = dict.fromkeys(POOLS, 0)  # units before this one were evicted
+        self.left_out = range(0)  # by swa tails, and what lies between several
 
 
 class AllocatorModel:
@@ -81,11 +82,12 @@ class AllocatorModel:
             if len(wanted[pool]) > len(self.free_pages[pool]):
                 raise Exhausted(pool, len(wanted[pool]), len(self.free_pages[pool]))
 
-        for req, seq in zip(reqs, seqs, strict=True):
+        for req, prefix, seq in zip(reqs, prefixes, seqs, strict=True):
             if req not in self.requests:
                 self.started += 1
                 self.requests[req] = Request(self.started)
             self.requests[req].length = max(self.requests[req].length, seq)
+            self.requests[req].left_out = self.left_out_after(req, prefix, seq, swa_tail)
         result = {pool: [] for pool in POOLS}
         for pool in self.pools:
             for req, page_index in wanted[pool]:
@@ -102,6 +104,21 @@ class AllocatorModel:
                 for unit in range(prefix if swa_tail is None else max(prefix, seq - swa_tail), seq):
                     self.full_to_swa[self.rows["full"][req][unit]] = self.rows["swa"][req][unit]
         return result
+
+    def left_out_after(self, req, prefix, seq, swa_tail):
+        before = self.requests[req].left_out
+        if swa_tail is not None and seq - swa_tail > prefix:
+            both = [prefix, seq - swa_tail, *before]
+            return range(min(both), max(both + [last + 1 for last in before]))
+        if prefix <= before.start:
+            return range(max(before.start, seq), before.stop)
+        if seq < before.stop:
+            return before
+        return range(before.start, min(before.stop, prefix))
+
+    def sees_what_was_left_out(self, req, length):
+        left_out = self.requests[req].left_out
+        return any(unit in left_out for unit in range(max(0, length - self.window + 1), length))
 
     def units_to_allocate(self, pool, prefix, seq, tail_only, swa_tail=None):
         if prefix == seq:
@@ -137,6 +154,8 @@ class AllocatorModel:
                     raise Rejected("the window has no slots")
                 if any(unit < self.requests[req].gone[pool] for unit in writes):
                     raise Rejected("evicted")
+                if pool == "swa" and self.sees_what_was_left_out(req, prefix):
+                    raise Rejected("the window reaches what a tail left out")
 
     def reject_unless_distinct(self, reqs):
         if any(not 0 <= req < self.max_requests for req in reqs) or len(set(reqs)) != len(reqs):
@@ -152,7 +171,9 @@ class AllocatorModel:
     def shareable_len(self, source, prefix):
         for start in range(prefix, 0, -1):
             windows = {pool: self.window_start(pool, start) for pool in self.pools if pool in WINDOWED}
-            if all(all(self.rows[pool][source][begin:start]) for pool, begin in windows.items()):
+            if all(all(self.rows[pool][source][begin:start]) for pool, begin in windows.items()) and not (
+                "swa" in self.pools and self.sees_what_was_left_out(source, start)
+            ):
                 return start
         return 0
 
@@ -177,6 +198,8 @@ class AllocatorModel:
             self.started += 1
             self.requests[target] = Request(self.started)
             self.requests[target].length = start
+            left_out = self.requests[source].left_out
+            self.requests[target].left_out = range(left_out.start, min(left_out.stop, start))
             for pool in self.pools:
                 end = start // TOKENS_PER_UNIT[pool]
                 begin = self.window_start(pool, start) if pool in WINDOWED else 0
@@ -264,6 +287,7 @@ class AllocatorModel:
             {
                 request.serial: (
                     request.length,
+                    request.left_out,
                     {pool: {u for u, slot in enumerate(self.rows[pool][req]) if slot} for pool in self.pools},
                 )
                 for req, request in self.requests.items()
@@ -284,7 +308,7 @@ class AllocatorModel:
                         self.free_page(pool, req, page_index)
         for req in list(self.requests):
             request = self.requests[req]
-            length, units_then = snapshot.get(request.serial, (None, None))
+            length, left_out, units_then = snapshot.get(request.serial, (None, None, None))
             for pool in self.swa_first():
                 kept = units_then[pool] if units_then is not None else set()
                 row = self.rows[pool][req]
@@ -298,6 +322,6 @@ class AllocatorModel:
             if length is None:
                 del self.requests[req]
             else:
-                request.length = length
+                request.length, request.left_out = length, left_out
         for pool in self.pools:
             self.free_pages[pool][:0] = sorted(returned[pool], key=self.taken_at[pool].get)

@@ -180,7 +180,7 @@ class KVAllocator:
 
     def shareable_len(self, source: int, prefix_len: int) -> int:
         """The longest start within ``prefix_len`` tokens that ``share_prefix`` can give: the largest length whose
-        sliding window and states, in whole pages, ``source`` still owns.
+        sliding window and states, in whole pages, ``source`` still owns and no ``swa_tail`` has left out.
 
         Args:
             source: a running request.
