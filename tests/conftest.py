@@ -73,6 +73,7 @@ def device(request: pytest.FixtureRequest) -> Iterator[torch.device]:
         simulated_device.force_blocks(request.param)
         yield torch.device("cpu")
         simulated_device.force_blocks(0)
+        assert simulated_device.take_errors() == [], "kernels report values that are not bad"
     elif NPU:
         with npu.use(request.param):
             yield torch.device("cpu")
