@@ -100,6 +100,6 @@ def test_a_captured_draft_of_a_tree_replays_with_new_slots(sim, ops):
         graph.replay()
         torch.npu.synchronize()
         want = ops.build_draft_steps(torch.tensor(lengths + [0] * (3 - len(lengths))), cos, sin, 2, topk=2,
-                                     reservation=reserved, num_entries=9)  # fmt: skip
+                                     reservation=reserved, num_entries=9, max_context_len=CONTEXT)  # fmt: skip
         for name, tensor in tensors_of(want).items():
             assert torch.equal(getattr(draft.buffers, name).cpu(), tensor), name
