@@ -57,7 +57,7 @@ class SegmentCursor {
             first = narrowed(first, 0, begin);
             last = narrowed(last, last_samples, end - 1);
         }
-        end_ = max_of(last.end, first.end);
+        end_ = last.end;
         load_chunk(first.begin);
         current_ = 0;
     }
