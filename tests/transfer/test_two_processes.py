@@ -257,6 +257,26 @@ def test_a_sender_that_breaks_the_protocol_costs_its_requests_only(models, promp
     assert_whole(runner)
 
 
+def test_the_link_is_closed_before_pages_that_a_worker_may_still_write_are_freed(models, prompts):
+    from dsv4_npu_ops.disagg.mooncake import MooncakeEngine
+
+    runner = make_runner(models)
+    owned_at_close = []
+
+    class WatchedEngine(MooncakeEngine):
+        def close(self) -> None:
+            owned_at_close.append(runner.tables.layout.num_pages["full"] - runner.allocator.available_pages("full"))
+            super().close()
+
+    sender = FalseSender(runner, lambda c, o: None)
+    try:
+        DecodeWorker(runner, WatchedEngine, sender.address, timeout_s=1.0).generate(prompts[:2], NEW_TOKENS)
+    finally:
+        sender.join()
+    assert len(owned_at_close) == 1 and owned_at_close[0] > 0
+    assert_whole(runner)
+
+
 def test_an_unknown_component_is_refused(models, prompts):
     runner = make_runner(models)
     listener = socket.create_server(("127.0.0.1", 0))
