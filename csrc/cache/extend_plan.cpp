@@ -75,8 +75,9 @@ int64_t ExtendPlan::first_written(int32_t pool, const ExtendRow& row, int64_t st
         return std::max(step_begin,
                         window_start(row.seq_len, pool, geometry_.sliding_window, geometry_.page_shift));
     }
-    if (rules_.swa_tail != ExtendRules::kNoLength && pool == kSwa) {
-        return std::max(step_begin, page_start(std::max<int64_t>(0, row.seq_len - rules_.swa_tail), geometry_.page_shift));
+    if (pool == kSwa) {
+        const int64_t filled = rules_.first_filled(row.prefix_len, row.seq_len);
+        return std::max(step_begin, page_start(filled, geometry_.page_shift));
     }
     return step_begin;
 }
@@ -121,10 +122,10 @@ void ExtendPlan::check_window(int32_t pool, const ExtendRow& row, const RequestS
     TORCH_CHECK_VALUE(state.owned[pool].covers(read), rules_.op, ": prefix_lens[", row.index, "] is ", row.prefix_len,
                       " for request ", row.request, ", whose step reads positions [", read.begin, ", ", read.end,
                       ") of pool ", kPoolNames[pool], ", expected a prefix whose window has slots throughout");
-    const UnitRange seen{window_first_needed(row.prefix_len, pool, geometry_.sliding_window), row.prefix_len};
-    TORCH_CHECK_VALUE(pool != kSwa || !seen.overlaps(state.unfilled_swa), rules_.op, ": prefix_lens[", row.index,
-                      "] is ", row.prefix_len, " for request ", row.request, ", whose window [", seen.begin, ", ",
-                      seen.end, ") reaches tokens that a swa_tail has left out, expected none before ",
+    TORCH_CHECK_VALUE(!state.reads_unfilled(pool, row.prefix_len, geometry_.sliding_window), rules_.op,
+                      ": prefix_lens[", row.index, "] is ", row.prefix_len, " for request ", row.request,
+                      ", whose window [", window_first_needed(row.prefix_len, pool, geometry_.sliding_window), ", ",
+                      row.prefix_len, ") reaches tokens that a swa_tail has left out, expected none before ",
                       state.unfilled_swa.end);
 }
 

@@ -62,19 +62,16 @@ KVLedger::Extension KVLedger::extend(const ExtendRules& rules, const IntList& re
     check_same_size(rules.op, "prefix_lens", prefix_lens, "reqs", requests);
     check_same_size(rules.op, "seq_lens", seq_lens, "reqs", requests);
     ExtendPlan plan(rules, geometry_, queues_, owners_, requests.size());
-    std::vector<UnitRange> unfilled_swa;
     for (size_t i = 0; i < requests.size(); ++i) {
         const ExtendRow row{static_cast<int64_t>(i), requests[i], prefix_lens[i], seq_lens[i]};
         check_extend_row(rules, row);
         plan.add_row(row, states_[row.request]);
-        unfilled_swa.push_back(
-            rules.unfilled_swa(states_[row.request].unfilled_swa, row.prefix_len, row.seq_len));
     }
     const int32_t lacking = plan.first_lacking_pool();
     if (lacking >= 0) {
         return Extension{{}, {}, {}, lacking, plan.pages_needed(lacking)};
     }
-    pending_ = PendingExtension{plan.segments(), plan.queues(), requests, seq_lens, std::move(unfilled_swa)};
+    pending_ = PendingExtension{plan.segments(), plan.queues(), rules, requests, prefix_lens, seq_lens};
     return Extension{plan.take_segments(), plan.take_map_segments(), plan.num_slots(), -1, 0};
 }
 
@@ -137,7 +134,8 @@ void KVLedger::commit_extension() {
         if (!state.live) {
             start(request, 0);
         }
-        const UnitRange unfilled = extension.unfilled_swa[i];
+        const UnitRange unfilled =
+            extension.rules.unfilled_swa(state.unfilled_swa, extension.prefix_lens[i], seq_len);
         if (seq_len > state.allocated_len || unfilled != state.unfilled_swa) {
             if (journal_.recording()) {
                 journal_.record(JournalEntry{Kind::kGrew, request, state.incarnation, state.allocated_len, kSwa,

@@ -108,9 +108,10 @@ class KVLedger {
     struct PendingExtension {
         std::vector<ReserveSegment> segments;
         std::array<FreeQueue, kNumPools> queues;  // once the pages are taken
+        ExtendRules rules;
         IntList requests;
-        IntList seq_lens;                     // raw tokens
-        std::vector<UnitRange> unfilled_swa;  // of each request, afterwards
+        IntList prefix_lens;  // raw tokens
+        IntList seq_lens;
     };
 
     struct PendingSharing {

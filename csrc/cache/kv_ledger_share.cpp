@@ -57,15 +57,14 @@ int64_t KVLedger::largest_start(int32_t pool, int64_t source, int64_t length) co
         const int64_t candidate = std::min(length, run.end);
         if (candidate > shortest &&
             window_start(candidate, pool, geometry_.sliding_window, geometry_.page_shift) >= run.begin) {
-            const UnitRange seen{window_first_needed(candidate, pool, geometry_.sliding_window), candidate};
-            if (pool != kSwa || !seen.overlaps(states_[source].unfilled_swa)) {
+            if (!states_[source].reads_unfilled(pool, candidate, geometry_.sliding_window)) {
                 return candidate;
             }
             length = states_[source].unfilled_swa.begin;
-            continue;
+        } else {
+            // A shorter length in this run needs no less of what lies before it.
+            length = run.begin;
         }
-        // A shorter length in this run needs no less of what lies before it.
-        length = run.begin;
     }
     return shortest;
 }

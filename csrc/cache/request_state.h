@@ -23,9 +23,14 @@ struct RequestLife {
     int64_t incarnation = 0;                             // counts the requests that the ledger has started
     int64_t allocated_len = 0;                           // raw tokens
     std::array<int64_t, kNumPools> evicted_before = {};  // units before this one are gone for good
-    // Tokens that a swa_tail left out. Some have slots, because pages are whole, but nobody fills those: no window
-    // may reach them.
+    // Tokens that a swa_tail left out. Some have slots, because pages are whole, but nobody fills those.
     UnitRange unfilled_swa = {0, 0};
+
+    // Whether a step from `length` tokens on, or a request that starts with them, would read such a token.
+    bool reads_unfilled(int32_t pool, int64_t length, int64_t sliding_window) const {
+        const UnitRange read{window_first_needed(length, pool, sliding_window), length};
+        return pool == kSwa && read.overlaps(unfilled_swa);
+    }
 };
 
 struct RequestState : RequestLife {

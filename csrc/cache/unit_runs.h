@@ -2,6 +2,7 @@
 // that keep only their tail leave gaps between them (docs/spec.md, invariant 6).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -14,9 +15,7 @@ struct UnitRange {
 
     bool operator==(const UnitRange&) const = default;
     bool empty() const { return begin >= end; }
-    bool overlaps(UnitRange other) const {
-        return !empty() && !other.empty() && begin < other.end && other.begin < end;
-    }
+    bool overlaps(UnitRange other) const { return std::max(begin, other.begin) < std::min(end, other.end); }
 };
 
 class UnitRuns {

@@ -265,10 +265,11 @@ class StepBuilder:
         rows, lens, _ = self._rows(batch)
         prepared = self._prepare_drafts(lens, req_pool_indices=rows)[: batch.max_width - 2]
         offsets = self.ints(list(range(len(batch.rows) + 1)))
+        lengths = zip(batch.lens, batch.widths, strict=True)
+        passes = self.ints([width - 2 if length > 0 else 0 for length, width in lengths])
         steps = []
         for done, draft in enumerate(prepared):
-            live = zip(batch.lens, batch.widths, strict=True)
-            going = self.ints([int(length > 0 and width > done + 2) for length, width in live])
+            going = (passes > done).int()
             metadata = replace(
                 verify.metadata,
                 start_pos=self._for_model(draft.positions) * going,
