@@ -6,7 +6,7 @@ import torch
 from harness import Case
 
 import dsv4_npu_ops
-from dsv4_npu_ops.cache import POOLS, RAW_TOKENS_PER_SLOT
+from dsv4_npu_ops.layout import POOLS, RAW_TOKENS_PER_SLOT
 
 PAGE_SIZE = 128
 PHASES = PAGE_SIZE

@@ -3,22 +3,20 @@
 import torch  # noqa: F401  (its libraries must be loaded before the extension)
 
 from dsv4_npu_ops._C import version as __version__
-from dsv4_npu_ops.cache import (
+from dsv4_npu_ops.cache import HostStaging, KVAllocator, PoolExhausted
+from dsv4_npu_ops.device_errors import DeviceError, device_errors
+from dsv4_npu_ops.graph_capture import graph_capture
+from dsv4_npu_ops.launch_dump import dump_launches
+from dsv4_npu_ops.layout import (
     AdvancedStep,
     CompressMetadata,
     DraftSteps,
-    HostStaging,
-    KVAllocator,
     KVLayout,
     OutCacheLoc,
-    PoolExhausted,
     RequestTables,
     SharedPrefix,
     VerifyStep,
 )
-from dsv4_npu_ops.device_errors import DeviceError, device_errors
-from dsv4_npu_ops.graph_capture import graph_capture
-from dsv4_npu_ops.launch_dump import dump_launches
 from dsv4_npu_ops.npu_library import load_npu_library
 from dsv4_npu_ops.ops import (
     advance_step,

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from dsv4_npu_ops.cache import POOLS, RAW_TOKENS_PER_SLOT, KVLayout
+from dsv4_npu_ops.layout import POOLS, RAW_TOKENS_PER_SLOT, KVLayout
 from dsv4_npu_ops.mtp.pools import LayerPools
 from dsv4_npu_ops.mtp.runner import Runner
 

@@ -6,7 +6,7 @@ import pytest
 from mtp.small_models import layout_of, prompts_of
 
 from dsv4_npu_ops import KVLayout
-from dsv4_npu_ops.cache import POOLS
+from dsv4_npu_ops.layout import POOLS
 from dsv4_npu_ops.mtp.runner import Runner
 
 COUNT = 320

@@ -12,7 +12,7 @@ from mtp.small_models import build, layout_of, prompts_of
 from mtp.truth import forced_on_device
 
 from dsv4_npu_ops import KVLayout
-from dsv4_npu_ops.cache import POOLS
+from dsv4_npu_ops.layout import POOLS
 from dsv4_npu_ops.mtp import overlapped
 from dsv4_npu_ops.mtp.scheduler import Request, lifetime_pages
 

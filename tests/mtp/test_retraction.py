@@ -11,7 +11,7 @@ from mtp.small_models import VOCAB_SIZE, layout_of, prompts_of
 from mtp.truth import forced
 
 from dsv4_npu_ops import KVAllocator, KVLayout, PoolExhausted, RequestTables
-from dsv4_npu_ops.cache import POOLS
+from dsv4_npu_ops.layout import POOLS
 from dsv4_npu_ops.mtp.scheduler import Request, Scheduler, lifetime_pages
 
 LONGEST = 330

@@ -10,7 +10,7 @@ from mtp.small_models import VOCAB_SIZE, build, layout_of, prompts_of
 from mtp.truth import forced
 
 from dsv4_npu_ops import KVAllocator, KVLayout, RequestTables
-from dsv4_npu_ops.cache import POOLS
+from dsv4_npu_ops.layout import POOLS
 from dsv4_npu_ops.mtp.runner import Runner
 from dsv4_npu_ops.mtp.scheduler import Request, lifetime_pages
 

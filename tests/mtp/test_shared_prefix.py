@@ -9,7 +9,7 @@ from mtp.small_models import VOCAB_SIZE, layout_of, prompts_of
 from mtp.truth import forced_on_device
 
 from dsv4_npu_ops import KVLayout
-from dsv4_npu_ops.cache import POOLS
+from dsv4_npu_ops.layout import POOLS
 
 MODEL_POOLS = [pool for pool in POOLS if pool != "full"]
 

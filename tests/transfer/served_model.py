@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 
 from dsv4_npu_ops import KVLayout
-from dsv4_npu_ops.cache import POOLS
+from dsv4_npu_ops.layout import POOLS
 from dsv4_npu_ops.mtp.checkpoint import load_checkpoint
 from dsv4_npu_ops.mtp.runner import Runner
 

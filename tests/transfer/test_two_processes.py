@@ -13,11 +13,11 @@ import pytest
 import torch
 from transfer.served_model import FOLDER, make_models, make_runner
 
-from dsv4_npu_ops.cache import POOLS
 from dsv4_npu_ops.disagg import ComponentMismatch, StateType, state_components
 from dsv4_npu_ops.disagg.channel import Channel, encode_pages
 from dsv4_npu_ops.disagg.decode import DecodeWorker
 from dsv4_npu_ops.disagg.transfer import TransferFailed
+from dsv4_npu_ops.layout import POOLS
 
 HERE = Path(__file__).parent
 NEW_TOKENS, DRAFT_TOKENS, CHUNK = 14, 4, 67

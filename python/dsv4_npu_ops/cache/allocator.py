@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from dsv4_npu_ops.cache.host_staging import HostStaging
-from dsv4_npu_ops.cache.layout import POOLS, KVLayout
-from dsv4_npu_ops.cache.out_cache_loc import OutCacheLoc
-from dsv4_npu_ops.cache.shared_prefix import SharedPrefix
-from dsv4_npu_ops.cache.tables import RequestTables
 from dsv4_npu_ops.cache.work_lists import LedgerWork, WorkLists, on_device
+from dsv4_npu_ops.layout.kv_layout import POOLS, KVLayout
+from dsv4_npu_ops.layout.out_cache_loc import OutCacheLoc
+from dsv4_npu_ops.layout.shared_prefix import SharedPrefix
+from dsv4_npu_ops.layout.tables import RequestTables
 from dsv4_npu_ops.ops.map_full_to_swa import MAP_SOURCE_FIELD, MAP_TABLE, map_full_to_swa
 from dsv4_npu_ops.ops.release_pages import release_pages
 from dsv4_npu_ops.ops.reserve_extend import reserve_extend

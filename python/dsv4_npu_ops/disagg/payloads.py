@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import torch
 
-from dsv4_npu_ops.cache import RequestTables
 from dsv4_npu_ops.disagg.components import ComponentMismatch, StateComponent, StateType, match_components
+from dsv4_npu_ops.layout import RequestTables
 
 Payload = Mapping[StateType, Sequence[int]]
 """Page ids of one request by kind of state, ascending by page index; an empty list where nothing is due."""

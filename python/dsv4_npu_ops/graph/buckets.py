@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 import torch
 from torch import Tensor
 
-from dsv4_npu_ops.cache import CompressMetadata, RequestTables
 from dsv4_npu_ops.cache.allocator import Integers, host_integers
 from dsv4_npu_ops.graph.verify_bucket import BucketShape, RopeTables, VerifyBucket
+from dsv4_npu_ops.layout import CompressMetadata, RequestTables
 
 
 class GraphBuckets:

@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
-from dsv4_npu_ops.cache import CompressMetadata, RequestTables, VerifyStep
 from dsv4_npu_ops.cache.allocator import Integers
 from dsv4_npu_ops.graph.static_inputs import StaticInputs
 from dsv4_npu_ops.graph.verify_bucket import empty_rows
+from dsv4_npu_ops.layout import CompressMetadata, RequestTables, VerifyStep
 from dsv4_npu_ops.ops import build_verify_step, rope_gather
 
 

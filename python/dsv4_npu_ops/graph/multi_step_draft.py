@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dsv4_npu_ops.cache import DraftSteps, OutCacheLoc, RequestTables
 from dsv4_npu_ops.cache.allocator import Integers
 from dsv4_npu_ops.graph.static_inputs import StaticInputs
+from dsv4_npu_ops.layout import DraftSteps, OutCacheLoc, RequestTables
 from dsv4_npu_ops.ops import build_draft_steps
 
 

@@ -3,9 +3,10 @@
 import torch
 from torch import Tensor
 
-from dsv4_npu_ops.cache import HostStaging, KVLayout
+from dsv4_npu_ops.cache import HostStaging
 from dsv4_npu_ops.cache.allocator import Integers, host_integers
 from dsv4_npu_ops.graph_capture import is_capturing
+from dsv4_npu_ops.layout import KVLayout
 
 
 class StaticInputs:

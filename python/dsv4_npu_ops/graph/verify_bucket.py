@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dsv4_npu_ops.cache import CompressMetadata, RequestTables, VerifyStep
 from dsv4_npu_ops.cache.allocator import Integers
 from dsv4_npu_ops.graph.static_inputs import StaticInputs
+from dsv4_npu_ops.layout import CompressMetadata, RequestTables, VerifyStep
 from dsv4_npu_ops.ops import build_verify_step, rope_gather
 
 RopeTables = tuple[Tensor, Tensor]

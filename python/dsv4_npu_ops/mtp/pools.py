@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import DeepseekV4Config
 
 from dsv4_npu_ops import KVLayout
-from dsv4_npu_ops.cache import POOLS
+from dsv4_npu_ops.layout import POOLS
 
 _LAYER_TYPES = {"sliding_attention": 0, "compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from dsv4_npu_ops import KVLayout
-from dsv4_npu_ops.cache import POOLS
+from dsv4_npu_ops.layout import POOLS
 
 Admission = Literal["reserved", "optimistic"]
 """How many requests run at once: as many as fit for their whole lives, or as many as fit now (docs/spec.md, memory

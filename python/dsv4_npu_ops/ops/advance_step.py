@@ -5,8 +5,8 @@ from operator import index
 import torch
 from torch import Tensor
 
-from dsv4_npu_ops.cache.advanced_step import AdvancedStep
-from dsv4_npu_ops.cache.tables import RequestTables
+from dsv4_npu_ops.layout.advanced_step import AdvancedStep
+from dsv4_npu_ops.layout.tables import RequestTables
 from dsv4_npu_ops.ops.step_sizes import check_rows
 
 _advance = torch.ops.dsv4_npu_ops.advance_step.default

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from dsv4_npu_ops.cache.capacity import group_capacity, page_columns
-from dsv4_npu_ops.cache.compress_metadata import PAGE_TABLE_POOLS, CompressMetadata
-from dsv4_npu_ops.cache.tables import RequestTables
+from dsv4_npu_ops.layout.capacity import group_capacity, page_columns
+from dsv4_npu_ops.layout.compress_metadata import PAGE_TABLE_POOLS, CompressMetadata
+from dsv4_npu_ops.layout.tables import RequestTables
 from dsv4_npu_ops.ops.step_sizes import FORM_DECODE, FORM_PREFILL, check_rows, host_num_tokens, verify_form
 
 _metadata = torch.ops.dsv4_npu_ops.compress_metadata.default

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from dsv4_npu_ops.cache.draft_steps import DraftSteps
-from dsv4_npu_ops.cache.tables import RequestTables
+from dsv4_npu_ops.layout.draft_steps import DraftSteps
+from dsv4_npu_ops.layout.tables import RequestTables
 from dsv4_npu_ops.ops.step_sizes import check_rows
 
 _steps = torch.ops.dsv4_npu_ops.draft_steps.default

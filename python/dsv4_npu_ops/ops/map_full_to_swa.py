@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from dsv4_npu_ops.cache.tables import RequestTables
+from dsv4_npu_ops.layout.tables import RequestTables
 
 MAP_SOURCE_FIELD = 3
 """Field of a segment that says what the entries become."""

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from dsv4_npu_ops.cache.out_cache_loc import OutCacheLoc
-from dsv4_npu_ops.cache.tables import RequestTables
+from dsv4_npu_ops.layout.out_cache_loc import OutCacheLoc
+from dsv4_npu_ops.layout.tables import RequestTables
 
 
 def reserve_extend(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from dsv4_npu_ops.cache.tables import RequestTables
+from dsv4_npu_ops.layout.tables import RequestTables
 
 
 def share_pages(

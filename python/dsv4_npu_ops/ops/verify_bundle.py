@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from dsv4_npu_ops.cache.capacity import group_capacity
-from dsv4_npu_ops.cache.out_cache_loc import OutCacheLoc
-from dsv4_npu_ops.cache.tables import RequestTables
+from dsv4_npu_ops.layout.capacity import group_capacity
+from dsv4_npu_ops.layout.out_cache_loc import OutCacheLoc
+from dsv4_npu_ops.layout.tables import RequestTables
 from dsv4_npu_ops.ops.step_sizes import FORM_VERIFY_RAGGED, check_rows, host_num_tokens, step_sizes, verify_form
 
 _bundle = torch.ops.dsv4_npu_ops.verify_bundle.default

@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
-from dsv4_npu_ops.cache.compress_metadata import CompressMetadata
-from dsv4_npu_ops.cache.out_cache_loc import OutCacheLoc
-from dsv4_npu_ops.cache.tables import RequestTables
-from dsv4_npu_ops.cache.verify_step import VerifyStep
+from dsv4_npu_ops.layout.compress_metadata import CompressMetadata
+from dsv4_npu_ops.layout.out_cache_loc import OutCacheLoc
+from dsv4_npu_ops.layout.tables import RequestTables
+from dsv4_npu_ops.layout.verify_step import VerifyStep
 from dsv4_npu_ops.ops.compress_metadata import empty_metadata
 from dsv4_npu_ops.ops.step_sizes import check_rows, host_num_tokens, verify_form
 from dsv4_npu_ops.ops.verify_bundle import empty_slots

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from dsv4_npu_ops.cache.out_cache_loc import OutCacheLoc
-from dsv4_npu_ops.cache.tables import RequestTables
+from dsv4_npu_ops.layout.out_cache_loc import OutCacheLoc
+from dsv4_npu_ops.layout.tables import RequestTables
 
 
 def write_req_tables(

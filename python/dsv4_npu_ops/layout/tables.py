@@ -7,7 +7,7 @@ from dataclasses import replace
 from torch import Tensor, zeros
 from torch import int32 as torch_int32
 
-from dsv4_npu_ops.cache.layout import POOLS, KVLayout
+from dsv4_npu_ops.layout.kv_layout import POOLS, KVLayout
 
 
 class RequestTables:

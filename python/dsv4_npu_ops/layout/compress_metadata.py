@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dsv4_npu_ops.cache.capacity import group_capacity, page_columns
-from dsv4_npu_ops.cache.layout import KVLayout
+from dsv4_npu_ops.layout.capacity import group_capacity, page_columns
+from dsv4_npu_ops.layout.kv_layout import KVLayout
 
 PAGE_TABLE_POOLS: tuple[str, ...] = ("swa", "c4", "c128", "c4_state", "c128_state")
 """Pools that have a page table, in the order of the metadata's outputs."""

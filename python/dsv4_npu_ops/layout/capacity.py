@@ -1,6 +1,6 @@
 """Sizes of a step's outputs (docs/spec.md, compress metadata)."""
 
-from dsv4_npu_ops.cache.layout import RAW_TOKENS_PER_SLOT
+from dsv4_npu_ops.layout.kv_layout import RAW_TOKENS_PER_SLOT
 
 
 def group_capacity(num_tokens: int, num_rows: int, ratio: int) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dsv4_npu_ops.cache.layout import KVLayout
+from dsv4_npu_ops.layout.kv_layout import KVLayout
 
 
 @dataclass(slots=True)

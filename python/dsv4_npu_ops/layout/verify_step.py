@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dsv4_npu_ops.cache.compress_metadata import CompressMetadata
-from dsv4_npu_ops.cache.layout import KVLayout
-from dsv4_npu_ops.cache.out_cache_loc import OutCacheLoc
+from dsv4_npu_ops.layout.compress_metadata import CompressMetadata
+from dsv4_npu_ops.layout.kv_layout import KVLayout
+from dsv4_npu_ops.layout.out_cache_loc import OutCacheLoc
 
 
 @dataclass(slots=True)

@@ -1,0 +1,23 @@
+"""Shapes of pools, tables and results: what ops read and write. Knows no op."""
+
+from dsv4_npu_ops.layout.advanced_step import AdvancedStep
+from dsv4_npu_ops.layout.compress_metadata import CompressMetadata
+from dsv4_npu_ops.layout.draft_steps import DraftSteps
+from dsv4_npu_ops.layout.kv_layout import POOLS, RAW_TOKENS_PER_SLOT, KVLayout
+from dsv4_npu_ops.layout.out_cache_loc import OutCacheLoc
+from dsv4_npu_ops.layout.shared_prefix import SharedPrefix
+from dsv4_npu_ops.layout.tables import RequestTables
+from dsv4_npu_ops.layout.verify_step import VerifyStep
+
+__all__ = [
+    "POOLS",
+    "RAW_TOKENS_PER_SLOT",
+    "AdvancedStep",
+    "CompressMetadata",
+    "DraftSteps",
+    "KVLayout",
+    "OutCacheLoc",
+    "RequestTables",
+    "SharedPrefix",
+    "VerifyStep",
+]
