@@ -1,5 +1,5 @@
 // The rows of one step: where each row starts, how many tokens it brings, which values make it invalid. Shared by the
-// ops that describe a step (docs/spec.md, 3.1, 3.2, 3.6). Lengths and positions are in raw tokens.
+// ops that describe a step (docs/spec.md, forms of a step). Lengths and positions are in raw tokens.
 #pragma once
 
 #include "common/compress.h"
@@ -9,24 +9,29 @@ struct StepRowsParams {
     int64_t num_tokens;        // T: entries of the token-aligned outputs
     int64_t max_requests;      // rows of the request tables
     int64_t max_context_len;   // raw tokens that a request can hold
-    int64_t max_seq_len;       // raw tokens that the page tables must cover
-    int64_t width;             // tokens of every row in the uniform verify form
-    int32_t form;              // one of dsv4::kPrefill .. dsv4::kVerifyRagged
+    int64_t max_seq_len;       // raw tokens that the page tables asked for have columns for
+    int64_t width;             // tokens of every row in the uniform forms
+    int32_t form;              // one of dsv4::kPrefill .. dsv4::kCommittedRagged
+    int32_t has_requests;      // 0: row i of the batch is row i of the tables, and there are no req_pool_indices
     int32_t request_is_int64;  // req_pool_indices is int32 otherwise; likewise the next two
     int32_t length_is_int64;   // seq_lens
-    int32_t operand_is_int64;  // prefix_lens or ragged widths
+    int32_t operand_is_int64;  // prefix lengths, widths or offsets
+    int32_t closes_cu_seqlens; // the last offset is T, whatever the rows bring
 };
 
 namespace dsv4 {
 
-// Meaning of (length, operand) of a row: (sequence with the new tokens, prefix), (sequence with the new token, -),
-// (committed length, -), (committed length, width).
-constexpr int32_t kPrefill = 0;
-constexpr int32_t kDecode = 1;
-constexpr int32_t kVerifyUniform = 2;
-constexpr int32_t kVerifyRagged = 3;
+// What seq_lens and the operand of a row are. "Final" lengths count the step's tokens, committed ones do not.
+constexpr int32_t kPrefill = 0;          // final; prefix length
+constexpr int32_t kFinal = 1;            // final; none: every row has `width` tokens
+constexpr int32_t kFinalRagged = 2;      // final; width
+constexpr int32_t kFinalOffsets = 3;     // final; [B + 1] offsets of the rows in the token tensor, from 0 on
+constexpr int32_t kCommitted = 4;        // committed; none: every row has `width` tokens
+constexpr int32_t kCommittedRagged = 5;  // committed; width
 
-DSV4_HOST_DEVICE constexpr bool form_has_operand(int32_t form) { return form == kPrefill || form == kVerifyRagged; }
+DSV4_HOST_DEVICE constexpr bool form_has_operand(int32_t form) { return form != kFinal && form != kCommitted; }
+
+DSV4_HOST_DEVICE constexpr bool form_is_final(int32_t form) { return form <= kFinalOffsets; }
 
 struct StepRow {
     int64_t start;        // tokens in the cache before the step; 0 for padding
@@ -41,26 +46,27 @@ DSV4_HOST_DEVICE constexpr int64_t final_length(const StepRow& row) { return row
 // Attention kernels reject a length of 0, so that padding says 1.
 DSV4_HOST_DEVICE constexpr int64_t kv_length(const StepRow& row) { return is_padding(row) ? 1 : final_length(row); }
 
-// Expects values that row_fault accepts.
+// operand: of kFinalOffsets, the difference of the row's two offsets. Expects values that row_fault accepts.
 DSV4_HOST_DEVICE constexpr StepRow row_step(int32_t form, int64_t length, int64_t operand, int64_t width) {
-    const int64_t token_width = form == kPrefill         ? length - operand
-                                : form == kDecode        ? 1
-                                : form == kVerifyUniform ? width
-                                                         : operand;
+    const int64_t token_width = form == kPrefill ? length - operand : form_has_operand(form) ? operand : width;
     if (length == 0 || token_width == 0) {
         return StepRow{0, 0, token_width};
     }
-    return StepRow{length - (form == kPrefill || form == kDecode ? token_width : 0), token_width, token_width};
+    return StepRow{form_is_final(form) ? length - token_width : length, token_width, token_width};
 }
 
 // What is wrong with a row. The host raises; a device makes the row padding and records the code.
 constexpr int32_t kRowValid = 0;
 constexpr int32_t kNegativeLength = 1;
 constexpr int32_t kNegativeOperand = 2;
-constexpr int32_t kPrefixBeyondLength = 3;
+constexpr int32_t kShorterThanOperand = 3;  // the prefix, or the tokens that a final length counts
 constexpr int32_t kBeyondContext = 4;
 constexpr int32_t kBeyondMaxSeqLen = 5;
 constexpr int32_t kUnknownRequest = 6;
+// Faults that depend on the rows before, or on the tables.
+constexpr int32_t kBeyondTokens = 7;
+constexpr int32_t kBeyondGroups = 8;
+constexpr int32_t kBeyondRing = 9;
 
 // A padding row's request index is never looked at. No operation here overflows, whatever the three values are.
 DSV4_HOST_DEVICE constexpr int32_t row_fault(const StepRowsParams& p, int64_t request, int64_t length,
@@ -68,15 +74,18 @@ DSV4_HOST_DEVICE constexpr int32_t row_fault(const StepRowsParams& p, int64_t re
     if (length < 0) {
         return kNegativeLength;
     }
-    if (operand < 0) {
+    if (form_has_operand(p.form) && operand < 0) {
         return kNegativeOperand;
     }
     if (p.form == kPrefill && operand > length) {
-        return kPrefixBeyondLength;
+        return kShorterThanOperand;
     }
     const StepRow row = row_step(p.form, length, operand, p.width);
     if (is_padding(row)) {
         return kRowValid;
+    }
+    if (row.start < 0) {
+        return kShorterThanOperand;
     }
     if (row.start > p.max_context_len || row.num_new > p.max_context_len - row.start) {
         return kBeyondContext;
@@ -94,6 +103,10 @@ DSV4_HOST_DEVICE constexpr int64_t first_group(const StepRow& row, int64_t ratio
 
 DSV4_HOST_DEVICE constexpr int64_t last_group(const StepRow& row, int64_t ratio) {
     return groups_in(final_length(row), ratio);
+}
+
+DSV4_HOST_DEVICE constexpr int64_t num_groups(const StepRow& row, int64_t ratio) {
+    return last_group(row, ratio) - first_group(row, ratio);
 }
 
 }  // namespace dsv4

@@ -5,7 +5,17 @@ from dsv4_npu_ops.layout.compress_metadata import CompressMetadata
 from dsv4_npu_ops.layout.draft_steps import DraftSteps
 from dsv4_npu_ops.layout.kv_layout import POOLS, RAW_TOKENS_PER_SLOT, KVLayout
 from dsv4_npu_ops.layout.out_cache_loc import OutCacheLoc
+from dsv4_npu_ops.layout.pool_address import (
+    DividedSlots,
+    MappedSlots,
+    PageRing,
+    PageTable,
+    RequestBank,
+    RequestRing,
+    SlotTable,
+)
 from dsv4_npu_ops.layout.shared_prefix import SharedPrefix
+from dsv4_npu_ops.layout.step import Step
 from dsv4_npu_ops.layout.tables import RequestTables
 from dsv4_npu_ops.layout.verify_step import VerifyStep
 
@@ -14,10 +24,18 @@ __all__ = [
     "RAW_TOKENS_PER_SLOT",
     "AdvancedStep",
     "CompressMetadata",
+    "DividedSlots",
     "DraftSteps",
     "KVLayout",
+    "MappedSlots",
     "OutCacheLoc",
+    "PageRing",
+    "PageTable",
+    "RequestBank",
+    "RequestRing",
     "RequestTables",
     "SharedPrefix",
+    "SlotTable",
+    "Step",
     "VerifyStep",
 ]

@@ -1,7 +1,9 @@
 """Shapes of the six KV pools and of the request tables (docs/spec.md, model and pools)."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -21,77 +23,142 @@ RAW_TOKENS_PER_SLOT: dict[str, int] = {
 """Raw tokens that one slot (unit) of each pool stands for."""
 
 
+WINDOWED_POOLS: tuple[str, ...] = ("swa", "c4_state", "c128_state")
+"""Pools whose pages are freed while the request lives."""
+
+
 @dataclass(frozen=True)
 class KVLayout:
     """What every op and the allocator must agree on.
 
     Args:
-        page_size: slots in a page, a power of two, the same for every pool.
+        page_size: slots in a page, a power of two: one number for every pool, or a mapping with one for each pool that
+            exists.
         sliding_window: tokens that the sliding-window layers attend to, the current one included.
         max_requests: rows of the request tables; a request id is a row, ``0 <= id < max_requests``.
         max_context_len: longest request in raw tokens, drafts included.
         num_pages: usable pages of each pool that exists, with ids ``1..n`` (page 0 is reserved and not counted).
             A pool without an entry does not exist: its tables and outputs are empty. 0 pages is an exhausted pool.
+        ring_columns: by pool, among swa, c4_state and c128_state: columns of its request table where it is to have fewer
+            than the longest request has pages; page ``j`` then stands in column ``j % columns``.
         device: where tables and free lists live.
 
     Raises:
         ValueError: an argument out of range or an unknown pool name.
         RuntimeError: the device is an NPU and something that it needs is missing.
 
-    Source: docs/spec.md, model and pools; Python surface.
+    Source: docs/spec.md, model and pools; addressing.
     """
 
-    page_size: int = 128
+    page_size: int | Mapping[str, int] = 128
     sliding_window: int = 128
     max_requests: int = 64
     max_context_len: int = 4096
     num_pages: dict[str, int] = field(default_factory=dict)
+    ring_columns: dict[str, int] = field(default_factory=dict)
     device: torch.device | str = "cpu"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.num_pages, Mapping):
-            raise ValueError(f"KVLayout: num_pages is {self.num_pages!r}, expected a dict of pages by pool")
+        for name in ("num_pages", "ring_columns"):
+            if not isinstance(getattr(self, name), Mapping):
+                raise ValueError(f"KVLayout: {name} is {getattr(self, name)!r}, expected a dict by pool")
+            # A copy: the caller may go on using its dict.
+            object.__setattr__(self, name, dict(getattr(self, name)))
         if str(self.device).split(":")[0] == "npu":
             require_npu(f"KVLayout: device {str(self.device)!r}")
-        # A copy: the caller may go on using its dict.
-        object.__setattr__(self, "num_pages", dict(self.num_pages))
-        sizes = {
-            name: getattr(self, name) for name in ("page_size", "sliding_window", "max_requests", "max_context_len")
-        }
-        for name, value in (sizes | {f"num_pages[{pool!r}]": pages for pool, pages in self.num_pages.items()}).items():
+        if isinstance(self.page_size, Mapping):
+            object.__setattr__(self, "page_size", dict(self.page_size))
+        self._check_pools()
+        self._check_sizes()
+
+    def _check_pools(self) -> None:
+        for name in ("num_pages", "ring_columns"):
+            for pool in getattr(self, name):
+                if pool not in POOLS:
+                    raise ValueError(f"KVLayout: {name} names pool {pool!r}, expected one of {', '.join(POOLS)}")
+        for pool in self.ring_columns:
+            if pool not in WINDOWED_POOLS or pool not in self.num_pages:
+                raise ValueError(
+                    f"KVLayout: ring_columns names pool {pool!r}, expected an existing one of {', '.join(WINDOWED_POOLS)}"
+                )
+        if isinstance(self.page_size, dict) and set(self.page_size) != set(self.num_pages):
+            raise ValueError(
+                f"KVLayout: page_size names {sorted(self.page_size)}, expected the pools {sorted(self.num_pages)}"
+            )
+
+    def _check_sizes(self) -> None:
+        for name, value in self._sizes().items():
             if not isinstance(value, int):
                 raise ValueError(f"KVLayout: {name} is {value!r}, expected an integer")
-        if self.page_size < 1 or self.page_size & (self.page_size - 1):
-            raise ValueError(f"KVLayout: page_size is {self.page_size}, expected a power of two from 1 up")
+        for name, size in self._page_sizes().items():
+            if size < 1 or size & (size - 1):
+                raise ValueError(f"KVLayout: {name} is {size}, expected a power of two from 1 up")
         for name in ("sliding_window", "max_requests", "max_context_len"):
             if getattr(self, name) < 1:
                 raise ValueError(f"KVLayout: {name} is {getattr(self, name)}, expected at least 1")
         for pool, pages in self.num_pages.items():
-            if pool not in POOLS:
-                raise ValueError(f"KVLayout: num_pages names pool {pool!r}, expected one of {', '.join(POOLS)}")
-            if pages < 0 or (pages + 1) * self.page_size > 2**31 - 1:
+            if pages < 0 or (pages + 1) * self.page_size_of(pool) > 2**31 - 1:
                 raise ValueError(
                     f"KVLayout: num_pages[{pool!r}] is {pages}, expected 0 or more with all slots within int32"
                 )
+        for pool, columns in self.ring_columns.items():
+            if columns < 1:
+                raise ValueError(f"KVLayout: ring_columns[{pool!r}] is {columns}, expected at least 1")
+
+    def _page_sizes(self) -> dict[str, int]:
+        if isinstance(self.page_size, dict):
+            return {f"page_size[{pool!r}]": size for pool, size in self.page_size.items()}
+        return {"page_size": self.page_size}  # type: ignore[dict-item]
+
+    def _sizes(self) -> dict[str, int]:
+        """Everything that must be an integer, by the name that the caller wrote."""
+        sizes = {name: getattr(self, name) for name in ("sliding_window", "max_requests", "max_context_len")}
+        for name in ("num_pages", "ring_columns"):
+            sizes |= {f"{name}[{pool!r}]": value for pool, value in getattr(self, name).items()}
+        return sizes | self._page_sizes()
 
     def has_pool(self, pool: str) -> bool:
         """Whether the pool exists."""
         return pool in self.num_pages
+
+    def page_size_of(self, pool: str) -> int:
+        """Slots in a page of the pool.
+
+        Raises:
+            KeyError: page sizes were given by pool, and the pool does not exist.
+        """
+        return self.page_size[pool] if isinstance(self.page_size, Mapping) else self.page_size
 
     def num_units(self, pool: str, num_tokens: int) -> int:
         """Complete units (slots) of ``pool`` in the first ``num_tokens`` raw tokens."""
         return num_tokens // RAW_TOKENS_PER_SLOT[pool]
 
     def num_columns(self, pool: str) -> int:
-        """Columns of the pool's request table; 0 when the pool does not exist."""
-        return max(1, self.num_units(pool, self.max_context_len)) if self.has_pool(pool) else 0
+        """Columns of the pool's request table, one a page; 0 when the pool does not exist."""
+        if not self.has_pool(pool):
+            return 0
+        pages = max(1, -(-self.num_units(pool, self.max_context_len) // self.page_size_of(pool)))
+        return min(pages, self.ring_columns.get(pool, pages))
 
     def num_slots(self, pool: str) -> int:
         """Slots that a KV tensor of this pool needs, the reserved page included; 0 when the pool does not exist."""
-        return (self.num_pages[pool] + 1) * self.page_size if self.has_pool(pool) else 0
+        return (self.num_pages[pool] + 1) * self.page_size_of(pool) if self.has_pool(pool) else 0
 
     def pages_needed(self, num_tokens: int) -> dict[str, int]:
-        """Pages of every pool that the units of ``num_tokens`` raw tokens occupy, starting from an empty request."""
+        """Pages of every pool that the units of ``num_tokens`` raw tokens occupy, starting from an empty request; a pool that
+        does not exist needs none."""
         if num_tokens < 0:
             raise ValueError(f"KVLayout.pages_needed: num_tokens is {num_tokens}, expected at least 0")
-        return {pool: -(-self.num_units(pool, num_tokens) // self.page_size) for pool in POOLS}
+        return {
+            pool: -(-self.num_units(pool, num_tokens) // self.page_size_of(pool)) if self.has_pool(pool) else 0
+            for pool in POOLS
+        }
+
+    def select(self, *pools: str) -> KVLayout:
+        """The same layout with the named pools only."""
+
+        def kept(numbers: Mapping[str, int]) -> dict[str, int]:
+            return {pool: number for pool, number in numbers.items() if pool in pools}
+
+        page_size = kept(self.page_size) if isinstance(self.page_size, Mapping) else self.page_size
+        return replace(self, page_size=page_size, num_pages=kept(self.num_pages), ring_columns=kept(self.ring_columns))

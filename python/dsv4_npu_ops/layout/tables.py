@@ -1,58 +1,101 @@
-"""Request tables: which slot holds each position of each request (docs/spec.md, model and pools)."""
+"""Request tables: where the slots of each request stand (docs/spec.md, model and pools; addressing)."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
 
 from torch import Tensor, zeros
 from torch import int32 as torch_int32
 
 from dsv4_npu_ops.layout.kv_layout import POOLS, KVLayout
+from dsv4_npu_ops.layout.pool_address import PageTable, PoolAddress, op_addresses, page_size_of
 
 
 class RequestTables:
-    """One int32 table ``[max_requests, columns]`` a pool; an entry is the unit's slot, 0 where it has none.
+    """The pools of a cache as ops see them: an address for each pool that exists.
 
-    ``full``, ``swa``, ``c4_state`` and ``c128_state`` have a column per raw token, ``c4`` and ``c128`` one per 4 or
-    128; a pool that the layout does not have gets ``[max_requests, 0]``. Ops write the tables in place.
+    ``RequestTables(layout)`` makes the package's own: for each pool of the layout an int32 table of pages,
+    ``[max_requests, pages of the longest request]``, 0 where a request has none; ``KVAllocator`` writes them in place.
+    ``RequestTables.of`` takes an engine's.
 
-    Source: docs/spec.md, model and pools.
+    Attributes:
+        pools: the addresses by pool, in table order; what is missing does not exist.
+        layout: what the tables were made for; None for an engine's.
+        sliding_window: tokens that the sliding-window layers attend to, the current one included.
+        max_context_len: longest request in raw tokens, drafts included.
+
+    Source: docs/spec.md, model and pools; addressing.
     """
 
-    full: Tensor
-    swa: Tensor
-    c4: Tensor
-    c128: Tensor
-    c4_state: Tensor
-    c128_state: Tensor
-
     def __init__(self, layout: KVLayout) -> None:
-        self.layout = layout
-        self.page_size = layout.page_size
-        self.sliding_window = layout.sliding_window
-        for pool in POOLS:
+        def page_table(pool: str) -> PageTable:
             shape = (layout.max_requests, layout.num_columns(pool))
             # Made on the host and copied: a fill on the device would be a launch of its own.
-            setattr(self, pool, zeros(shape, dtype=torch_int32, device="cpu").to(layout.device))
+            table = zeros(shape, dtype=torch_int32, device="cpu").to(layout.device)
+            return PageTable(table, layout.page_size_of(pool))
+
+        self._set(
+            {pool: page_table(pool) for pool in POOLS if layout.has_pool(pool)},
+            layout.sliding_window,
+            layout.max_context_len,
+            layout,
+        )
+
+    @classmethod
+    def of(cls, pools: Mapping[str, PoolAddress], *, sliding_window: int = 128, max_context_len: int) -> RequestTables:
+        """An engine's tables, which are read where they are: nothing is copied.
+
+        Args:
+            pools: an address for each pool that exists. All tensors on one device.
+            sliding_window: tokens that the sliding-window layers attend to, the current one included.
+            max_context_len: longest request in raw tokens, drafts included; every table must have room for it.
+
+        Raises:
+            ValueError: an unknown pool, a tensor of another type, or a rule whose base does not fit.
+
+        Source: docs/spec.md, addressing.
+        """
+        tables = cls.__new__(cls)
+        tables._set(pools, sliding_window, max_context_len, None)
+        return tables
+
+    def _set(
+        self, pools: Mapping[str, PoolAddress], sliding_window: int, max_context_len: int, layout: KVLayout | None
+    ) -> None:
+        addresses = op_addresses(pools)
+        self.pools: dict[str, PoolAddress] = {pool: pools[pool] for pool in POOLS if pool in pools}
+        self.layout = layout
+        self.sliding_window = sliding_window
+        self.max_context_len = max_context_len
+        self.op_tables: list[Tensor | None] = [address.table for address in addresses]
+        self.op_addressing: list[int] = [number for address in addresses for number in address.fields]
+
+    def has_pool(self, pool: str) -> bool:
+        """Whether the pool exists."""
+        return pool in self.pools
+
+    def page_size_of(self, pool: str) -> int:
+        """Slots of a page of the pool; 1 where it knows no pages.
+
+        Raises:
+            KeyError: the pool does not exist.
+        """
+        return page_size_of(pool, self.pools)
 
     def select(self, *pools: str) -> RequestTables:
         """The same tables, in the same memory, as if only the named pools existed: ops return nothing for the others.
 
         Raises:
-            ValueError: a pool that does not exist.
+            ValueError: a pool that does not exist, or a rule without its base.
         """
         for pool in pools:
-            if pool not in POOLS or not self.layout.has_pool(pool):
-                existing = ", ".join(name for name in POOLS if self.layout.has_pool(name))
-                raise ValueError(f"RequestTables.select: pool is {pool!r}, expected one of {existing}")
+            if pool not in self.pools:
+                raise ValueError(f"RequestTables.select: pool is {pool!r}, expected one of {', '.join(self.pools)}")
         chosen = RequestTables.__new__(RequestTables)
-        chosen.layout = replace(self.layout, num_pages={pool: self.layout.num_pages[pool] for pool in pools})
-        chosen.page_size, chosen.sliding_window = self.page_size, self.sliding_window
-        for pool in POOLS:
-            table = getattr(self, pool)
-            setattr(chosen, pool, table if pool in pools else table[:, :0])
+        kept = {pool: self.pools[pool] for pool in pools}
+        chosen._set(kept, self.sliding_window, self.max_context_len, self.layout and self.layout.select(*pools))
         return chosen
 
-    def in_order(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """The six tables in table order, as the ops take them."""
-        return self.full, self.swa, self.c4, self.c128, self.c4_state, self.c128_state
+    def table(self, pool: str) -> Tensor | None:
+        """The tensor of a pool's table or mapping; None where it has none."""
+        return self.op_tables[POOLS.index(pool)]

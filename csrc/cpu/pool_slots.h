@@ -1,0 +1,106 @@
+// Slots and pages of units on the CPU, whatever the kind of the pool's address (common/pool_address.h).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <array>
+
+#include "common/pool_address.h"
+
+namespace dsv4::cpu {
+
+// What a unit without a slot has.
+constexpr int64_t kNoSlot = -1;
+
+class PoolSlots {
+  public:
+    // pools, tables: by pool, as check_pool_addresses gives them.
+    PoolSlots(const PoolAddress* pools, const std::array<at::Tensor, kNumPools>& tables) : pools_(pools) {
+        for (int32_t pool = 0; pool < kNumPools; ++pool) {
+            entries_[pool] = tables[pool].defined() ? tables[pool].const_data_ptr() : nullptr;
+        }
+    }
+
+    // Slot of a unit, or kNoSlot. The unit lies within the table; a base slot beyond a mapping is none.
+    int64_t slot(int32_t pool, int64_t request, int64_t unit) const {
+        const PoolAddress& a = pools_[pool];
+        switch (a.kind) {
+            case kPages: {
+                const int64_t page = entry(pool, page_entry_elems(request, page_of(unit, a.page_shift), a));
+                return page > 0 ? slot_of(page, unit, a.page_shift) : kNoSlot;
+            }
+            case kSlots: {
+                const int64_t slot = slot_of_entry(entry(pool, slot_entry_elems(request, unit, a)), a);
+                return slot > 0 ? slot : kNoSlot;
+            }
+            case kMapped: {
+                const int64_t base = slot(a.base, request, unit);
+                const int64_t mapped = base == kNoSlot || base >= a.row_elems ? 0 : entry(pool, base);
+                return mapped > 0 ? mapped : kNoSlot;
+            }
+            case kPageRing: {
+                const int64_t base = slot(a.base, request, unit);
+                return base == kNoSlot ? kNoSlot : page_ring_slot(base, pools_[a.base].page_shift, a);
+            }
+            case kRequestRing:
+                return request_ring_slot(request, unit, a);
+            case kBank:
+                return request;
+            default:
+                return kNoSlot;
+        }
+    }
+
+    // Slots of the units [begin, end) of a request; `dummy` for those without one.
+    template <typename T>
+    void write(int32_t pool, int64_t request, int64_t begin, int64_t end, T dummy, T* out) const {
+        if (pools_[pool].kind == kPages) {
+            write_pages(pool, request, begin, end, dummy, out);
+            return;
+        }
+        for (int64_t unit = begin; unit < end; ++unit) {
+            const int64_t found = slot(pool, request, unit);
+            *out++ = found == kNoSlot ? dummy : static_cast<T>(found);
+        }
+    }
+
+    // What a page table says of page `page`: the entry, also 0 or less; `dummy` where the pool's rule finds nothing.
+    int32_t page(int32_t pool, int64_t request, int64_t page, int32_t dummy) const {
+        const PoolAddress& a = pools_[pool];
+        if (a.kind == kPages) {
+            return static_cast<int32_t>(entry(pool, page_entry_elems(request, page, a)));
+        }
+        const int64_t unit = page << a.page_shift;
+        if (a.kind == kSlots) {
+            return static_cast<int32_t>(slot_of_entry(entry(pool, slot_entry_elems(request, unit, a)), a) >> a.page_shift);
+        }
+        const int64_t found = slot(pool, request, unit);
+        return found == kNoSlot ? dummy : static_cast<int32_t>(page_of(found, a.page_shift));
+    }
+
+  private:
+    int64_t entry(int32_t pool, int64_t index) const {
+        return pools_[pool].is_int64 ? static_cast<const int64_t*>(entries_[pool])[index]
+                                     : static_cast<const int32_t*>(entries_[pool])[index];
+    }
+
+    // A page at a time: its slots follow each other.
+    template <typename T>
+    void write_pages(int32_t pool, int64_t request, int64_t begin, int64_t end, T dummy, T* out) const {
+        const int32_t shift = pools_[pool].page_shift;
+        while (begin < end) {
+            const int64_t page_end = std::min((page_of(begin, shift) + 1) << shift, end);
+            const int64_t first = slot(pool, request, begin);
+            for (int64_t unit = begin; unit < page_end; ++unit) {
+                *out++ = first == kNoSlot ? dummy : static_cast<T>(first + (unit - begin));
+            }
+            begin = page_end;
+        }
+    }
+
+    const PoolAddress* pools_;
+    std::array<const void*, kNumPools> entries_;
+};
+
+}  // namespace dsv4::cpu

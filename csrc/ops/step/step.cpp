@@ -1,0 +1,265 @@
+#include "ops/step/step.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "torch/check.h"
+
+namespace dsv4 {
+
+const char* const kStepFieldNames[kNumStepFields] = {
+    "out_full_loc",     "out_swa_loc",         "out_c4_loc",            "out_c128_loc",   "out_c4_state_loc",
+    "out_c128_state_loc", "full_page_table",   "swa_page_table",        "c4_page_table",  "c128_page_table",
+    "c4_state_page_table", "c128_state_page_table", "positions",         "positions_c4",   "positions_c128",
+    "start_pos",        "seqused",             "kv_lens",               "cu_seqlens",     "num_groups",
+    "c4_cos",           "c4_sin",              "c128_cos",              "c128_sin",       "c4_state_locs",
+    "c128_state_locs",  "window_locs"};
+
+namespace {
+
+constexpr char kOp[] = "step";
+constexpr int64_t kInt32Max = std::numeric_limits<int32_t>::max();
+
+// A one-dimensional input with one entry a row, or one more.
+void check_row_vector(const char* name, const at::Tensor& values, int64_t entries, const at::Tensor& seq_lens) {
+    check::dim(kOp, name, values, 1);
+    check::integer(kOp, name, values);
+    check::same_device(kOp, name, values, "seq_lens", seq_lens);
+    check::shape(kOp, name, values, {entries});
+    check::contiguous(kOp, name, values);
+}
+
+StepRowsParams check_rows(const StepArguments& a, StepTensors& t) {
+    TORCH_CHECK_VALUE(a.form >= kPrefill && a.form <= kCommittedRagged, kOp, ": form is ", a.form, ", expected 0 to ",
+                      kCommittedRagged);
+    check::dim(kOp, "seq_lens", a.seq_lens, 1);
+    const int64_t num_rows = a.seq_lens.size(0);
+    check_row_vector("seq_lens", a.seq_lens, num_rows, a.seq_lens);
+    const int32_t form = static_cast<int32_t>(a.form);
+    TORCH_CHECK_VALUE(a.operand.has_value() == form_has_operand(form), kOp, ": operand is ",
+                      a.operand.has_value() ? "a tensor" : "None", ", expected ",
+                      form_has_operand(form) ? "a tensor" : "None", " for form ", form);
+    check::at_least(kOp, "width", a.width, 0);
+    TORCH_CHECK_VALUE(a.width <= kInt32Max, kOp, ": width is ", a.width, ", expected at most ", kInt32Max);
+    t.seq_lens = a.seq_lens;
+    StepRowsParams rows{};
+    rows.num_rows = num_rows;
+    rows.num_tokens = kInt32Max;
+    rows.width = a.width;
+    rows.form = form;
+    rows.length_is_int64 = a.seq_lens.scalar_type() == at::kLong;
+    rows.closes_cu_seqlens = a.closes_cu_seqlens;
+    if (a.operand.has_value()) {
+        check_row_vector("operand", *a.operand, num_rows + (form == kFinalOffsets), a.seq_lens);
+        rows.operand_is_int64 = a.operand->scalar_type() == at::kLong;
+        t.operand = *a.operand;
+    }
+    if (a.req_pool_indices.has_value()) {
+        check_row_vector("req_pool_indices", *a.req_pool_indices, num_rows, a.seq_lens);
+        rows.has_requests = 1;
+        rows.request_is_int64 = a.req_pool_indices->scalar_type() == at::kLong;
+        t.req_pool_indices = *a.req_pool_indices;
+    }
+    return rows;
+}
+
+void sort_fields(const StepArguments& a, StepParams& p, StepTensors& t) {
+    TORCH_CHECK_VALUE(a.out.size() == a.fields.size(), kOp, ": out has ", a.out.size(), " tensors, expected ",
+                      a.fields.size(), ", one for each of fields");
+    for (size_t i = 0; i < a.fields.size(); ++i) {
+        const int64_t field = a.fields[i];
+        TORCH_CHECK_VALUE(field >= 0 && field < kNumStepFields, kOp, ": fields[", i, "] is ", field,
+                          ", expected 0 <= field < ", kNumStepFields);
+        TORCH_CHECK_VALUE(!t.fields[field].defined(), kOp, ": fields[", i, "] is ", field, " (", kStepFieldNames[field],
+                          "), expected every field once");
+        check::same_device(kOp, kStepFieldNames[field], a.out[i], "seq_lens", a.seq_lens);
+        t.fields[field] = a.out[i];
+        p.wanted |= 1 << field;
+    }
+}
+
+void check_output(int32_t field, const StepTensors& t, std::initializer_list<at::ScalarType> dtypes,
+                  at::IntArrayRef shape) {
+    if (t.fields[field].defined()) {
+        const char* name = kStepFieldNames[field];
+        check::dtype(kOp, name, t.fields[field], dtypes);
+        check::shape(kOp, name, t.fields[field], shape);
+        check::contiguous(kOp, name, t.fields[field]);
+    }
+}
+
+// Entries that every output of a list of fields has; `none` when none is asked for.
+int64_t common_entries(std::initializer_list<int32_t> fields, const StepTensors& t, int64_t none) {
+    for (const int32_t field : fields) {
+        if (t.fields[field].defined()) {
+            TORCH_CHECK_VALUE(t.fields[field].dim() >= 1, kOp, ": ", kStepFieldNames[field],
+                              " has no dimension, expected at least 1");
+            TORCH_CHECK_VALUE(t.fields[field].size(0) <= kInt32Max, kOp, ": ", kStepFieldNames[field], " has ",
+                              t.fields[field].size(0), " entries, expected at most ", kInt32Max);
+            return t.fields[field].size(0);
+        }
+    }
+    return none;
+}
+
+void check_entries(StepParams& p, StepTensors& t) {
+    p.rows.num_tokens = common_entries({kFieldPositions, kFieldSlots + kFull, kFieldSlots + kSwa, kFieldSlots + kC4State,
+                                        kFieldSlots + kC128State},
+                                       t, kInt32Max);
+    for (int32_t which = 0; which < 2; ++which) {
+        const int32_t cos = kFieldC4Cos + 2 * which;
+        p.capacity_groups[which] =
+            common_entries({kFieldGroupPositions + which, kFieldSlots + kC4 + which, cos, cos + 1}, t, kInt32Max);
+        check_output(kFieldGroupPositions + which, t, {at::kLong}, {p.capacity_groups[which]});
+        check_output(cos, t, {at::kFloat}, {p.capacity_groups[which], p.rope_dim});
+        check_output(cos + 1, t, {at::kFloat}, {p.capacity_groups[which], p.rope_dim});
+    }
+    check_output(kFieldPositions, t, {at::kLong}, {p.rows.num_tokens});
+    for (int32_t pool = 0; pool < kNumPools; ++pool) {
+        const int64_t entries = is_group_pool(pool) ? p.capacity_groups[pool - kC4] : p.rows.num_tokens;
+        check_output(kFieldSlots + pool, t, {at::kInt, at::kLong}, {entries});
+        if (wants(p, kFieldSlots + pool)) {
+            p.wide_slots |= (t.fields[kFieldSlots + pool].scalar_type() == at::kLong) << pool;
+        }
+    }
+    for (const int32_t field : {kFieldStartPos, kFieldSeqUsed, kFieldKvLens}) {
+        check_output(field, t, {at::kInt}, {p.rows.num_rows});
+    }
+    check_output(kFieldCuSeqlens, t, {at::kInt}, {p.rows.num_rows + 1});
+    check_output(kFieldNumGroups, t, {at::kInt}, {2});
+    TORCH_CHECK_VALUE(!p.rows.closes_cu_seqlens || p.rows.num_tokens != kInt32Max, kOp,
+                      ": closes_cu_seqlens is True, expected an output with an entry for each token");
+}
+
+// What needs a pool's slots or pages may be asked for only if the pool gives them.
+void check_pool_gives(int32_t field, int32_t pool, bool pages, const StepParams& p) {
+    const PoolAddress& a = p.pools[pool];
+    TORCH_CHECK_VALUE(!wants(p, field) || (pages ? has_pages(a) : has_pool(a)), kOp, ": ", kStepFieldNames[field],
+                      " is asked for, expected a pool ", kPoolNames[pool],
+                      has_pool(a) ? " that knows pages" : " that exists");
+}
+
+void check_page_tables(StepParams& p, const StepTensors& t) {
+    for (int32_t pool = 0; pool < kNumPools; ++pool) {
+        const int32_t field = kFieldPageTable + pool;
+        check_pool_gives(kFieldSlots + pool, pool, false, p);
+        check_pool_gives(field, pool, true, p);
+        if (!wants(p, field)) {
+            continue;
+        }
+        const at::Tensor& table = t.fields[field];
+        const char* name = kStepFieldNames[field];
+        check::dim(kOp, name, table, 2);
+        check::dtype(kOp, name, table, {at::kInt});
+        check::contiguous_rows(kOp, name, table);
+        TORCH_CHECK_VALUE(table.size(0) == p.rows.num_rows && table.size(1) >= 1 && table.size(1) <= kInt32Max, kOp, ": ",
+                          name, " has shape ", table.sizes(), ", expected ", p.rows.num_rows,
+                          " rows of at least 1 column");
+        TORCH_CHECK_VALUE(table.size(0) <= 1 || table.stride(0) >= table.size(1), kOp, ": ", name, " has strides ",
+                          table.strides(), ", expected rows that do not overlap");
+        p.page_columns[pool] = static_cast<int32_t>(table.size(1));
+        p.page_row_elems[pool] = table.size(0) <= 1 ? table.size(1) : table.stride(0);
+    }
+}
+
+void check_state_locs(StepParams& p, const StepTensors& t) {
+    for (int32_t which = 0; which < 2; ++which) {
+        const int32_t field = kFieldC4StateLocs + which;
+        check_pool_gives(field, kC4State + which, false, p);
+        if (!wants(p, field)) {
+            continue;
+        }
+        check::dim(kOp, kStepFieldNames[field], t.fields[field], 2);
+        check_output(field, t, {at::kInt}, {p.rows.num_rows, t.fields[field].size(1)});
+        TORCH_CHECK_VALUE(t.fields[field].size(1) >= state_lead(ratio_of(which)) && t.fields[field].size(1) <= kInt32Max, kOp,
+                          ": ", kStepFieldNames[field], " has ", t.fields[field].size(1), " columns, expected at least ",
+                          state_lead(ratio_of(which)), " and one for each new token of a row");
+        p.state_columns[which] = static_cast<int32_t>(t.fields[field].size(1));
+    }
+}
+
+void check_window_locs(StepParams& p, const StepTensors& t, int64_t window_block) {
+    check_pool_gives(kFieldWindowLocs, kSwa, false, p);
+    if (!wants(p, kFieldWindowLocs)) {
+        return;
+    }
+    const at::Tensor& locs = t.fields[kFieldWindowLocs];
+    check::dim(kOp, "window_locs", locs, 2);
+    check_output(kFieldWindowLocs, t, {at::kInt}, locs.sizes());
+    TORCH_CHECK_VALUE(window_block >= 1 && window_block <= kInt32Max, kOp, ": window_block is ", window_block,
+                      ", expected at least 1");
+    TORCH_CHECK_VALUE(locs.size(0) >= p.rows.num_rows * window_block && locs.size(0) % window_block == 0 &&
+                          locs.size(0) <= kInt32Max && locs.size(1) >= 1 && locs.size(1) <= kInt32Max,
+                      kOp, ": window_locs has shape ", locs.sizes(), ", expected a multiple of ", window_block,
+                      " rows, at least ", p.rows.num_rows * window_block, ", and at least 1 column");
+    p.window_rows = static_cast<int32_t>(locs.size(0));
+    p.window_columns = static_cast<int32_t>(locs.size(1));
+    p.window_block = static_cast<int32_t>(window_block);
+}
+
+void check_rope(const StepArguments& a, StepParams& p, StepTensors& t) {
+    const bool wanted = wants(p, kFieldC4Cos) || wants(p, kFieldC4Sin) || wants(p, kFieldC128Cos) ||
+                        wants(p, kFieldC128Sin);
+    if (!wanted) {
+        return;
+    }
+    TORCH_CHECK_VALUE(a.rope_cos.has_value() && a.rope_sin.has_value(), kOp,
+                      ": RoPE rows are asked for, expected rope_cos and rope_sin");
+    check::dim(kOp, "rope_cos", *a.rope_cos, 2);
+    TORCH_CHECK_VALUE(a.rope_cos->size(0) >= 1, kOp, ": rope_cos has shape ", a.rope_cos->sizes(),
+                      ", expected at least 1 row");
+    for (const auto& [name, table] : {std::pair{"rope_cos", *a.rope_cos}, std::pair{"rope_sin", *a.rope_sin}}) {
+        check::dtype(kOp, name, table, {at::kFloat});
+        check::same_device(kOp, name, table, "seq_lens", a.seq_lens);
+        check::shape(kOp, name, table, a.rope_cos->sizes());
+        check::contiguous(kOp, name, table);
+    }
+    p.max_pos = a.rope_cos->size(0);
+    p.rope_dim = a.rope_cos->size(1);
+    t.rope_cos = *a.rope_cos;
+    t.rope_sin = *a.rope_sin;
+}
+
+void check_dummies(const char* name, at::IntArrayRef values, int32_t (&dummies)[kNumPools]) {
+    TORCH_CHECK_VALUE(values.size() == kNumPools, kOp, ": ", name, " has ", values.size(), " entries, expected ",
+                      kNumPools, ", one a pool");
+    for (int32_t pool = 0; pool < kNumPools; ++pool) {
+        TORCH_CHECK_VALUE(values[pool] >= std::numeric_limits<int32_t>::min() && values[pool] <= kInt32Max, kOp, ": ",
+                          name, " is ", values, ", expected numbers within int32");
+        dummies[pool] = static_cast<int32_t>(values[pool]);
+    }
+}
+
+}  // namespace
+
+StepParams check_step(const StepArguments& a, StepTensors& t) {
+    StepParams p{};
+    p.rows = check_rows(a, t);
+    sort_fields(a, p, t);
+    check_rope(a, p, t);
+    check_entries(p, t);
+    PoolAddresses addresses =
+        check_pool_addresses(kOp, a.tables, a.addressing, "seq_lens", a.seq_lens, a.max_context_len);
+    std::copy(addresses.pools.begin(), addresses.pools.end(), p.pools);
+    t.tables = std::move(addresses.tables);
+    p.rows.max_requests = addresses.max_requests;
+    p.rows.max_context_len = a.max_context_len;
+    check::at_least(kOp, "window", a.window, 1);
+    p.window = a.window;
+    check_page_tables(p, t);
+    check_state_locs(p, t);
+    check_window_locs(p, t, a.window_block);
+    check_dummies("dummy_slots", a.dummy_slots, p.dummy_slots);
+    check_dummies("dummy_pages", a.dummy_pages, p.dummy_pages);
+    p.rows.max_seq_len = covered_length(p, kInt32Max);
+    return p;
+}
+
+TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {
+    m.def(
+        "step(Tensor?[] tables, int[] addressing, Tensor? req_pool_indices, Tensor seq_lens, Tensor? operand,"
+        " Tensor? rope_cos, Tensor? rope_sin, int form, int width, int window, int max_context_len, int[] dummy_slots,"
+        " int[] dummy_pages, int window_block, bool closes_cu_seqlens, *, Tensor(a!)[] out, int[] fields) -> ()");
+}
+
+}  // namespace dsv4

@@ -1,0 +1,66 @@
+// A step's tensors as every backend takes them, and its checks.
+#pragma once
+
+#include <torch/library.h>
+
+#include "ops/step/step_index.h"
+#include "torch/pool_addresses.h"
+
+namespace dsv4 {
+
+// Tensors of a step. Undefined where nothing is given or asked for.
+struct StepTensors {
+    std::array<at::Tensor, kNumPools> tables;
+    at::Tensor req_pool_indices;  // [B]
+    at::Tensor seq_lens;          // [B]
+    at::Tensor operand;           // [B], or [B + 1] offsets
+    at::Tensor rope_cos;          // [max_pos, D] float32
+    at::Tensor rope_sin;
+    std::array<at::Tensor, kNumStepFields> fields;
+};
+
+// Arguments of the op as the dispatcher hands them over.
+struct StepArguments {
+    const c10::List<std::optional<at::Tensor>>& tables;
+    at::IntArrayRef addressing;
+    const std::optional<at::Tensor>& req_pool_indices;
+    const at::Tensor& seq_lens;
+    const std::optional<at::Tensor>& operand;
+    const std::optional<at::Tensor>& rope_cos;
+    const std::optional<at::Tensor>& rope_sin;
+    int64_t form;
+    int64_t width;
+    int64_t window;
+    int64_t max_context_len;
+    at::IntArrayRef dummy_slots;
+    at::IntArrayRef dummy_pages;
+    int64_t window_block;
+    bool closes_cu_seqlens;
+    at::TensorList out;
+    at::IntArrayRef fields;
+};
+
+extern const char* const kStepFieldNames[kNumStepFields];
+
+// Checks every argument but the values in tensors, and sorts them by name.
+StepParams check_step(const StepArguments& arguments, StepTensors& tensors);
+
+// Registers the op over a backend's run(params, tensors).
+template <auto run>
+void register_step(torch::Library& library) {
+    library.impl("step", [](const c10::List<std::optional<at::Tensor>>& tables, at::IntArrayRef addressing,
+                            const std::optional<at::Tensor>& req_pool_indices, const at::Tensor& seq_lens,
+                            const std::optional<at::Tensor>& operand, const std::optional<at::Tensor>& rope_cos,
+                            const std::optional<at::Tensor>& rope_sin, int64_t form, int64_t width, int64_t window,
+                            int64_t max_context_len, at::IntArrayRef dummy_slots, at::IntArrayRef dummy_pages,
+                            int64_t window_block, bool closes_cu_seqlens, at::TensorList out, at::IntArrayRef fields) {
+        StepTensors tensors;
+        const StepParams p = check_step({tables, addressing, req_pool_indices, seq_lens, operand, rope_cos, rope_sin, form,
+                                         width, window, max_context_len, dummy_slots, dummy_pages, window_block,
+                                         closes_cu_seqlens, out, fields},
+                                        tensors);
+        run(p, tensors);
+    });
+}
+
+}  // namespace dsv4

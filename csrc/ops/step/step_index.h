@@ -1,0 +1,179 @@
+// One step: parameters and index arithmetic, shared by the CPU loops and the device kernel (docs/spec.md, a step).
+#pragma once
+
+#include "common/pool_address.h"
+#include "common/step_fields.h"
+#include "common/step_launch.h"
+
+// Arrays of 6 are in table order, of 2 for ratios 4 and 128; lengths are numbers because launch stubs repeat the structs
+// outside their namespace.
+struct StepParams {
+    StepRowsParams rows;
+    PoolAddress pools[6];
+    int64_t window;              // tokens that the sliding window keeps
+    int64_t capacity_groups[2];  // entries of the dense outputs
+    int64_t max_pos;             // rows of the RoPE tables
+    int64_t rope_dim;            // D: elements of a row
+    int64_t page_row_elems[6];   // elements between two rows of a page table
+    int32_t page_columns[6];     // of a page table; 0: not asked for
+    int32_t state_columns[2];    // of c4_state_locs and c128_state_locs
+    int32_t window_rows;         // rows of window_locs: requests * window_block
+    int32_t window_columns;      // K
+    int32_t window_block;        // rows of window_locs that belong to one request
+    int32_t dummy_slots[6];      // what stands for no slot, by pool
+    int32_t dummy_pages[6];      // what stands for no page
+    int32_t wanted;              // bit f: field f of step_fields.h is asked for
+    int32_t wide_slots;          // bit pool: its slots are int64
+    int32_t reserved;            // keeps the struct free of padding
+};
+
+// Where everything lies in global memory; 0 for what is not given or not asked for.
+struct StepAddresses {
+    uint64_t tables[6];
+    uint64_t requests;
+    uint64_t lengths;
+    uint64_t operands;
+    uint64_t rope_cos;
+    uint64_t rope_sin;
+    uint64_t fields[27];
+};
+
+namespace dsv4 {
+
+static_assert(sizeof(StepAddresses::fields) == kNumStepFields * sizeof(uint64_t));
+
+DSV4_HOST_DEVICE constexpr bool wants(const StepParams& p, int32_t field) { return (p.wanted >> field & 1) != 0; }
+
+DSV4_HOST_DEVICE constexpr int64_t ratio_of(int32_t which) { return which == 0 ? kRatioC4 : kRatioC128; }
+
+// Entries of a page table's row that name pages; none for padding.
+struct PageSpan {
+    int64_t begin;
+    int64_t end;
+};
+
+DSV4_HOST_DEVICE constexpr PageSpan page_span(int32_t pool, const StepRow& row, const StepParams& p) {
+    const int32_t shift = p.pools[pool].page_shift;
+    const int64_t begin =
+        is_windowed_pool(pool) ? page_of(window_start(row.start, pool, p.window, shift), shift) : 0;
+    return PageSpan{begin, pages_for(units_in(final_length(row), pool), shift)};
+}
+
+// First unit of a pool that lies in page `page`.
+DSV4_HOST_DEVICE constexpr int64_t first_unit_of_page(int64_t page, int32_t page_shift) { return page << page_shift; }
+
+// Attention takes a row whose first entry is -1 for a broken one, so that a padding row of the swa page table starts with the
+// reserved page.
+constexpr int32_t kPaddingPage = 0;
+
+// Longest sequence whose pages fit into every page table asked for; longer ones are bad rows.
+DSV4_HOST_DEVICE constexpr int64_t covered_length(const StepParams& p, int64_t limit) {
+    for (int32_t pool = 0; pool < kNumPools; ++pool) {
+        if (p.page_columns[pool] != 0) {
+            const int64_t units = first_unit_of_page(p.page_columns[pool], p.pools[pool].page_shift);
+            limit = min_of(limit, units * tokens_per_unit(pool) + tokens_per_unit(pool) - 1);
+        }
+    }
+    return limit;
+}
+
+// Whether the row's window and new tokens need more pages than a ring of columns holds.
+DSV4_HOST_DEVICE constexpr bool beyond_ring(const StepRow& row, const StepParams& p) {
+    for (int32_t pool = 0; pool < kNumPools; ++pool) {
+        if (p.pools[pool].kind == kPages && is_windowed_pool(pool)) {
+            const PageSpan span = page_span(pool, row, p);
+            if (span.end - span.begin > p.pools[pool].columns) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+// Explicit state tables: column 0 is this many tokens before the step, column lead + i its i-th token.
+DSV4_HOST_DEVICE constexpr int64_t state_lead(int64_t ratio) { return (overlap_of(ratio) + 1) * ratio; }
+
+// Tokens [begin, end) of a row.
+struct TokenSpan {
+    int64_t begin;
+    int64_t end;
+};
+
+// Tokens that a row of an explicit state table names, the first of them in column `column`; all others are dummies.
+DSV4_HOST_DEVICE constexpr TokenSpan state_tokens(const StepRow& row, int64_t ratio) {
+    return is_padding(row) ? TokenSpan{0, 0}
+                           : TokenSpan{max_of<int64_t>(0, row.start - state_lead(ratio)), final_length(row)};
+}
+
+DSV4_HOST_DEVICE constexpr int64_t state_column(const StepRow& row, int64_t token, int64_t ratio) {
+    return token - (row.start - state_lead(ratio));
+}
+
+// Tokens that every token of a row's block attends to: the last `window` committed ones and the whole block.
+DSV4_HOST_DEVICE constexpr TokenSpan window_tokens(const StepRow& row, int64_t window) {
+    return is_padding(row) ? TokenSpan{0, 0} : TokenSpan{max_of<int64_t>(0, row.start - window), final_length(row)};
+}
+
+// window_locs ends each row with this; a row without tokens starts with kIdleWindow.
+constexpr int32_t kWindowEnd = -1;
+constexpr int32_t kIdleWindow = 0;
+
+// What the rows before one have taken of the outputs, and what the outputs hold.
+struct StepTotals {
+    int64_t tokens;
+    int64_t groups[2];  // of ratios 4 and 128
+};
+
+struct AdmittedRow {
+    StepRow row;
+    int32_t fault;
+};
+
+// A bad row is padding and keeps its tokens where that is possible, so that later rows stay in place.
+DSV4_HOST_DEVICE constexpr int64_t tokens_of_bad_row(const StepRowsParams& p, int64_t length, int64_t operand) {
+    if (form_has_operand(p.form) && (operand < 0 || (p.form == kPrefill && (length < 0 || operand > length)))) {
+        return 0;
+    }
+    return row_step(p.form, length, operand, p.width).token_width;
+}
+
+DSV4_HOST_DEVICE constexpr AdmittedRow admit_row(const StepParams& p, const StepTotals& before, int64_t request,
+                                                 int64_t length, int64_t operand) {
+    int32_t fault = row_fault(p.rows, request, length, operand);
+    StepRow row = fault == kRowValid ? row_step(p.rows.form, length, operand, p.rows.width)
+                                     : StepRow{0, 0, tokens_of_bad_row(p.rows, length, operand)};
+    if (row.token_width > p.rows.num_tokens - before.tokens) {
+        return AdmittedRow{StepRow{0, 0, 0}, fault == kRowValid ? kBeyondTokens : fault};
+    }
+    if (num_groups(row, kRatioC4) > p.capacity_groups[0] - before.groups[0] ||
+        num_groups(row, kRatioC128) > p.capacity_groups[1] - before.groups[1]) {
+        fault = kBeyondGroups;
+    } else if (beyond_ring(row, p)) {
+        fault = kBeyondRing;
+    }
+    return AdmittedRow{fault == kRowValid ? row : StepRow{0, 0, row.token_width}, fault};
+}
+
+// Which of a row's values a fault is about.
+DSV4_HOST_DEVICE constexpr int64_t faulty_value(int32_t fault, int64_t request, int64_t length, int64_t operand) {
+    return fault == kUnknownRequest ? request : fault == kNegativeOperand ? operand : length;
+}
+
+// Bytes that a step writes, by which a launch chooses its blocks.
+DSV4_HOST_DEVICE constexpr int64_t step_bytes(const StepParams& p) {
+    int64_t bytes = 0;
+    for (int32_t pool = 0; pool < kNumPools; ++pool) {
+        const int64_t entries = is_group_pool(pool) ? p.capacity_groups[pool - kC4] : p.rows.num_tokens;
+        bytes += wants(p, kFieldSlots + pool) ? entries * ((p.wide_slots >> pool & 1) != 0 ? 8 : 4) : 0;
+        bytes += 4 * p.rows.num_rows * p.page_columns[pool];
+    }
+    for (int32_t which = 0; which < 2; ++which) {
+        const int64_t rope_rows = wants(p, kFieldC4Cos + 2 * which) ? 2 * p.capacity_groups[which] : 0;
+        bytes += wants(p, kFieldGroupPositions + which) ? 8 * p.capacity_groups[which] : 0;
+        bytes += 4 * p.rope_dim * rope_rows + 4 * p.rows.num_rows * p.state_columns[which];
+    }
+    bytes += wants(p, kFieldPositions) ? 8 * p.rows.num_tokens : 0;
+    return bytes + 16 * p.rows.num_rows + int64_t{4} * p.window_rows * p.window_columns;
+}
+
+}  // namespace dsv4
