@@ -17,9 +17,7 @@ constexpr int32_t kErrorValue = 3;  // the low half of the value
 
 // Values of kErrorOp.
 constexpr int32_t kErrorOpRopeGather = 1;
-constexpr int32_t kErrorOpCompressMetadata = 2;
-constexpr int32_t kErrorOpVerifyBundle = 3;
-constexpr int32_t kErrorOpVerifyStep = 4;
+constexpr int32_t kErrorOpStep = 4;
 constexpr int32_t kErrorOpWriteTables = 5;
 constexpr int32_t kErrorOpCompressorMetadata = 6;
 constexpr int32_t kErrorOpReserveExtend = 7;

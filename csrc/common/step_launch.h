@@ -14,6 +14,8 @@ constexpr int64_t kPageTileEntries = 1024;         // entries of a page table; e
 constexpr int64_t kChunkRows = 512;                // rows whose inputs are read at a time
 constexpr int64_t kLaneElems = kUbBlockBytes / 4;  // int32 or float32 in a 32-byte block
 constexpr int64_t kMaxRopeDim = 2048;
+constexpr int32_t kMaxDevicePageShift = 19;  // so that 2048 page ids of a tile count their units within int32
+constexpr int32_t kMaxDeviceLanes = 1024;    // slots that one row of an output has at most
 
 // UB that the stages of a kernel use one after the other.
 constexpr int64_t kScratchElems = kPageTileEntries * (kLaneElems + 2);

@@ -63,10 +63,11 @@ constexpr int32_t kShorterThanOperand = 3;  // the prefix, or the tokens that a 
 constexpr int32_t kBeyondContext = 4;
 constexpr int32_t kBeyondMaxSeqLen = 5;
 constexpr int32_t kUnknownRequest = 6;
-// Faults that depend on the rows before, or on the tables.
+// Faults that depend on the rows before, the tables or the outputs.
 constexpr int32_t kBeyondTokens = 7;
 constexpr int32_t kBeyondGroups = 8;
 constexpr int32_t kBeyondRing = 9;
+constexpr int32_t kBeyondColumns = 10;
 
 // A padding row's request index is never looked at. No operation here overflows, whatever the three values are.
 DSV4_HOST_DEVICE constexpr int32_t row_fault(const StepRowsParams& p, int64_t request, int64_t length,

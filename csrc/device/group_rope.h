@@ -11,11 +11,13 @@ namespace dsv4::kernel {
 
 class GroupRope {
   public:
-    // cos, sin: [max_pos, rope_dim]
-    __aicore__ inline GroupRope(StepRows& rows, GM_ADDR cos, GM_ADDR sin, int64_t max_pos, int64_t rope_dim)
-        : rows_(rows), max_pos_(max_pos), dim_(static_cast<uint32_t>(rope_dim)) {
-        tables_[0] = global<float>(cos, static_cast<uint64_t>(max_pos * rope_dim));
-        tables_[1] = global<float>(sin, static_cast<uint64_t>(max_pos * rope_dim));
+    __aicore__ inline GroupRope(StepRows& rows, const StepAddresses& memory)
+        : rows_(rows),
+          memory_(memory),
+          max_pos_(rows.step().max_pos),
+          dim_(static_cast<uint32_t>(rows.step().rope_dim)) {
+        tables_[0] = global<float>(at(memory.rope_cos), static_cast<uint64_t>(max_pos_) * dim_);
+        tables_[1] = global<float>(at(memory.rope_sin), static_cast<uint64_t>(max_pos_) * dim_);
         pitch_ = round_up<uint32_t>(dim_, kLaneElems);
         // Behind the rows of position 0 each table has a tile.
         const uint32_t table_elems = static_cast<uint32_t>(kScratchElems) / 2 / pitch_ * pitch_;
@@ -26,11 +28,18 @@ class GroupRope {
         }
     }
 
-    // The rows at positions_c4 or positions_c128, [entries, rope_dim].
+    // Those of c4_cos, c4_sin or c128_cos, c128_sin that are asked for: [entries, rope_dim].
     template <int64_t ratio>
-    __aicore__ inline void write(GM_ADDR cos_out, GM_ADDR sin_out, int64_t entries) {
+    __aicore__ inline void write() {
+        constexpr int32_t which = ratio == kRatioC4 ? 0 : 1;
+        constexpr int32_t field = kFieldC4Cos + 2 * which;
+        if (dim_ == 0 || (!wants(rows_.step(), field) && !wants(rows_.step(), field + 1))) {
+            return;
+        }
+        const int64_t entries = rows_.step().capacity_groups[which];
         const uint64_t elems = static_cast<uint64_t>(entries) * dim_;
-        const GlobalTensor<float> out[2] = {global<float>(cos_out, elems), global<float>(sin_out, elems)};
+        const GlobalTensor<float> out[2] = {global<float>(at(memory_.fields[field]), elems),
+                                            global<float>(at(memory_.fields[field + 1]), elems)};
         rows_.next_stage();
         const int64_t live = rows_.prefix(ratio).GetValue(static_cast<uint32_t>(rows_.params().num_rows));
         const BlockShare share =
@@ -54,8 +63,10 @@ class GroupRope {
             order<AscendC::HardEvent::V_MTE3>();
             // Areas follow each other without gaps.
             for (uint32_t table = 0; table < 2; ++table) {
-                store_rows(out[table][static_cast<uint64_t>(pieces_[0].entry) * dim_], tiles_[table], pieces_.used(),
-                           dim_, pitch_);
+                if (wants(rows_.step(), field + static_cast<int32_t>(table))) {
+                    store_rows(out[table][static_cast<uint64_t>(pieces_[0].entry) * dim_], tiles_[table], pieces_.used(),
+                               dim_, pitch_);
+                }
             }
         }
     }
@@ -100,6 +111,7 @@ class GroupRope {
     __aicore__ inline LocalTensor<float> tile(uint32_t table, uint32_t row) { return tiles_[table][row * pitch_]; }
 
     StepRows& rows_;
+    const StepAddresses& memory_;
     RowPieces pieces_;
     GlobalTensor<float> tables_[2];
     LocalTensor<float> first_rows_[2];

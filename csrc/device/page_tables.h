@@ -1,18 +1,18 @@
-// Page tables of a step. An entry is the slot of a page's first unit, shifted: MTE2 brings every P-th entry of a
-// request table's row into a 32-byte block of its own, over a fill value; V gathers the first element of each block.
-// Pages of one slot are entries of the request table as they are, and come one next to the other.
+// Page tables of a step. Where a table holds pages one next to the other, a row's live span is a contiguous copy over a fill
+// value. Other entries come one by one, each into a 32-byte block of its own, and V gathers the first element of each block:
+// slots of pages' first units, ids of 64 bits, rows of a ring that begin again. A mapping is read twice that way.
 #pragma once
 
-#include "common/page_spans.h"
 #include "device/step_rows.h"
 
 namespace dsv4::kernel {
 
 class PageTables {
   public:
-    __aicore__ inline PageTables(StepRows& rows, const StepMetadataParams& p)
+    __aicore__ inline PageTables(StepRows& rows, const StepAddresses& memory)
         : rows_(rows),
-          p_(p),
+          p_(rows.step()),
+          memory_(memory),
           offsets_bytes_(rows.scratch()),
           pages_(rows.scratch()[kPageTileEntries]),
           blocks_(rows.scratch()[2 * kPageTileEntries]) {}
@@ -24,18 +24,19 @@ class PageTables {
                       static_cast<int32_t>(kPageTileEntries));
     }
 
-    // table: int32 slots of `pool`; out: int32 [B, columns].
-    __aicore__ inline void write(int32_t pool, GM_ADDR table, GM_ADDR out) {
-        const PageTableShape shape = page_table_shape(pool, p_);
-        const int64_t num_rows = rows_.params().num_rows;
-        if (!pool_exists(shape.row_elems)) {
+    // int32 [B, columns] of a pool that is asked for.
+    __aicore__ inline void write(int32_t pool) {
+        columns_ = p_.page_columns[pool];
+        if (columns_ == 0) {
             return;
         }
+        const int64_t num_rows = rows_.params().num_rows;
+        const PoolAddress& a = p_.pools[pool];
         pool_ = pool;
-        row_elems_ = shape.row_elems;
-        columns_ = shape.columns;
-        table_ = global<int32_t>(table, static_cast<uint64_t>(rows_.params().max_requests * shape.row_elems));
-        out_ = global<int32_t>(out, static_cast<uint64_t>(num_rows * columns_));
+        source_ = a.kind == kMapped ? a.base : pool;
+        contiguous_ = a.kind == kPages && a.is_int64 == 0 && columns_ <= a.columns;
+        out_ = global<int32_t>(at(memory_.fields[kFieldPageTable + pool]),
+                               static_cast<uint64_t>((num_rows - 1) * p_.page_row_elems[pool] + columns_));
         const int64_t chunks = ceil_div<int64_t>(columns_, kPageTileEntries);
         pitch_ = static_cast<uint32_t>(round_up<int64_t>(min_of<int64_t>(columns_, kPageTileEntries), kLaneElems));
         const int64_t tile_rows = chunks == 1 ? kPageTileEntries / pitch_ : 1;
@@ -54,83 +55,165 @@ class PageTables {
     }
 
   private:
+    // Entries of a row that name pages and lie in a tile.
+    struct TileSpan {
+        int64_t begin;
+        int64_t end;
+    };
+
+    __aicore__ inline TileSpan span_of(int64_t row, int64_t first_column, int64_t columns) {
+        const PageSpan span = page_span(pool_, rows_.row(row), p_);
+        return TileSpan{max_of(span.begin, first_column), min_of(span.end, first_column + columns)};
+    }
+
     // Entries [first_column, + a tile) of some rows.
     __aicore__ inline void tile(int64_t first_row, uint32_t rows, int64_t first_column) {
         const int64_t columns = min_of<int64_t>(kPageTileEntries, columns_ - first_column);
-        fill(first_row, rows, first_column);
+        order<AscendC::HardEvent::MTE3_V>();
+        fill(contiguous_ ? pages_ : blocks_, contiguous_ ? 1 : kLaneElems, first_row, rows, first_column);
         order<AscendC::HardEvent::V_MTE2>();
         for (uint32_t i = 0; i < rows; ++i) {
-            const PageSpan span = page_span(pool_, rows_.row(first_row + i), p_);
-            const int64_t begin = max_of(span.begin, first_column);
-            const int64_t end = min_of(span.end, first_column + columns);
-            if (begin < end) {
-                const int64_t entry =
-                    rows_.request(first_row + i) * row_elems_ + first_unit_of_page(begin, p_.page_shift);
-                fetch(i, static_cast<uint32_t>(begin - first_column), table_[static_cast<uint64_t>(entry)],
-                      static_cast<uint32_t>(end - begin));
+            const TileSpan span = span_of(first_row + i, first_column, columns);
+            if (span.begin < span.end) {
+                fetch(i, rows_.request(first_row + i), span, first_column);
             }
         }
         order<AscendC::HardEvent::MTE2_V>();
-        if (!pages_are_slots()) {
-            compact(rows * pitch_);
+        if (!contiguous_) {
+            gather(rows * pitch_);
+            if (p_.pools[pool_].kind == kMapped) {
+                map(first_row, rows, first_column, columns);
+            }
+            if (entry_shift() != 0) {
+                AscendC::ShiftRight(pages_, pages_, entry_shift(), static_cast<int32_t>(rows * pitch_));
+            }
         }
         order<AscendC::HardEvent::V_MTE3>();
-        store_rows(out_[static_cast<uint64_t>(first_row * columns_ + first_column)], pages_, rows,
-                   static_cast<uint32_t>(columns), pitch_);
+        store_strided_rows(out_[static_cast<uint64_t>(first_row * p_.page_row_elems[pool_] + first_column)], pages_, rows,
+                           static_cast<uint32_t>(columns), p_.page_row_elems[pool_], pitch_);
     }
 
-    __aicore__ inline bool pages_are_slots() const { return p_.page_shift == 0; }
+    // From an entry to the page: slots, unlike pages, are shifted once they are gathered.
+    __aicore__ inline int32_t entry_shift() const {
+        const PoolAddress& a = p_.pools[pool_];
+        return a.kind == kPages ? 0 : a.page_shift + (a.kind == kSlots ? a.slot_shift : 0);
+    }
 
-    __aicore__ inline int32_t filler() const { return is_state_pool(pool_) ? kSkipPage : kNoPage; }
+    // The dummy, before that shift.
+    __aicore__ inline int32_t filler() const { return p_.dummy_pages[pool_] * (1 << entry_shift()); }
 
-    // What stands where no page is named. Shifting keeps both fill values.
-    __aicore__ inline void fill(int64_t first_row, uint32_t rows, int64_t first_column) {
-        LocalTensor<int32_t> target = blocks_;
-        uint32_t entry_elems = kLaneElems;
-        if (pages_are_slots()) {
-            order<AscendC::HardEvent::MTE3_V>();
-            target = pages_;
-            entry_elems = 1;
-        }
-        AscendC::Duplicate(target, filler(), static_cast<int32_t>(rows * pitch_ * entry_elems));
+    // What stands where no page is named. entry_elems: distance between two entries.
+    __aicore__ inline void fill(const LocalTensor<int32_t>& target, int64_t entry_elems, int64_t first_row, uint32_t rows,
+                                int64_t first_column) {
+        const uint32_t elems = static_cast<uint32_t>(entry_elems);
+        AscendC::Duplicate(target, filler(), static_cast<int32_t>(rows * pitch_ * elems));
         if (pool_ != kSwa || first_column != 0) {
             return;
         }
         AscendC::PipeBarrier<PIPE_V>();
         for (uint32_t i = 0; i < rows; ++i) {
-            // Attention takes a row whose first entry is -1 for a broken one; padding gets the reserved page instead.
             if (is_padding(rows_.row(first_row + i))) {
-                AscendC::Duplicate(target[i * pitch_ * entry_elems], int32_t{kSkipPage},
-                                   static_cast<int32_t>(entry_elems));
+                AscendC::Duplicate(target[i * pitch_ * elems], kPaddingPage, static_cast<int32_t>(elems));
             }
         }
     }
 
-    // Entries of `pages` pages from column `column` of a row on. from: the slot of the first page's first unit.
-    __aicore__ inline void fetch(uint32_t row, uint32_t column, const GlobalTensor<int32_t>& from, uint32_t pages) {
-        if (pages_are_slots()) {
+    __aicore__ inline GlobalTensor<int32_t> table(int32_t pool) const {
+        const PoolAddress& a = p_.pools[pool];
+        const uint64_t entries = a.kind == kMapped ? static_cast<uint64_t>(a.row_elems)
+                                                   : static_cast<uint64_t>(a.row_elems) * (a.requests - 1) + a.columns;
+        return global<int32_t>(at(memory_.tables[pool]), entries * words(a));
+    }
+
+    // int32 words of an entry; the low one of an entry that fits is the entry.
+    __aicore__ inline static uint64_t words(const PoolAddress& a) { return a.is_int64 != 0 ? 2 : 1; }
+
+    __aicore__ inline LocalTensor<int32_t> block(uint32_t row, int64_t column) const {
+        return blocks_[(row * pitch_ + static_cast<uint32_t>(column)) * static_cast<uint32_t>(kLaneElems)];
+    }
+
+    __aicore__ inline void fetch(uint32_t row, int64_t request, const TileSpan& span, int64_t first_column) {
+        const PoolAddress& a = p_.pools[source_];
+        const uint32_t column = static_cast<uint32_t>(span.begin - first_column);
+        const uint32_t pages = static_cast<uint32_t>(span.end - span.begin);
+        if (contiguous_) {
             // Up to the 32-byte boundaries around, nothing is named.
             const uint32_t left = column % static_cast<uint32_t>(kLaneElems);
-            load_padded(pages_[row * pitch_ + column - left], from, pages, left, filler());
+            load_padded(pages_[row * pitch_ + column - left],
+                        table(source_)[static_cast<uint64_t>(page_entry_elems(request, span.begin, a))], pages, left,
+                        filler());
+        } else if (a.kind == kPages) {
+            fetch_pages(row, column, request, span, a);
         } else {
-            load_rows(blocks_[(row * pitch_ + column) * static_cast<uint32_t>(kLaneElems)], from, pages, 1,
-                      (1u << p_.page_shift) - 1, kLaneElems);
+            const int64_t unit = first_unit_of_page(span.begin, p_.pools[pool_].page_shift);
+            load_strided_rows(block(row, column),
+                              table(source_)[static_cast<uint64_t>(slot_entry_elems(request, unit, a)) * words(a)], pages,
+                              1, (static_cast<int64_t>(a.unit_columns) * words(a)) << p_.pools[pool_].page_shift,
+                              kLaneElems);
         }
     }
 
-    __aicore__ inline void compact(uint32_t entries) {
-        order<AscendC::HardEvent::MTE3_V>();
+    // Of a table of pages: the page itself, or that of a base whose pages are of another size.
+    __aicore__ inline void fetch_pages(uint32_t row, uint32_t column, int64_t request, const TileSpan& span,
+                                       const PoolAddress& a) {
+        for (int64_t page = span.begin; page < span.end;) {
+            const int64_t source_page = source_page_of(page, a);
+            const int64_t run = source_ == pool_ ? min_of<int64_t>(span.end - page, a.columns - page_column(page, a)) : 1;
+            load_strided_rows(block(row, column + (page - span.begin)),
+                              table(source_)[static_cast<uint64_t>(page_entry_elems(request, source_page, a)) * words(a)],
+                              static_cast<uint32_t>(run), 1, static_cast<int64_t>(words(a)), kLaneElems);
+            page += run;
+        }
+    }
+
+    // Page of the source pool in which page `page` of the pool starts.
+    __aicore__ inline int64_t source_page_of(int64_t page, const PoolAddress& a) const {
+        return page_of(first_unit_of_page(page, p_.pools[pool_].page_shift), a.page_shift);
+    }
+
+    __aicore__ inline void gather(uint32_t entries) {
         AscendC::Gather(pages_, blocks_, offsets_bytes_.ReinterpretCast<uint32_t>(), uint32_t{0}, entries);
         AscendC::PipeBarrier<PIPE_V>();
-        AscendC::ShiftRight(pages_, pages_, p_.page_shift, static_cast<int32_t>(entries));
+    }
+
+    // pages_ holds what the base says of each page's first unit; the mapping's entries at these slots take its place.
+    __aicore__ inline void map(int64_t first_row, uint32_t rows, int64_t first_column, int64_t columns) {
+        const PoolAddress& a = p_.pools[pool_];
+        const PoolAddress& base = p_.pools[source_];
+        fill(blocks_, kLaneElems, first_row, rows, first_column);
+        order<AscendC::HardEvent::V_S>();
+        order<AscendC::HardEvent::V_MTE2>();
+        for (uint32_t i = 0; i < rows; ++i) {
+            const TileSpan span = span_of(first_row + i, first_column, columns);
+            for (int64_t page = span.begin; page < span.end; ++page) {
+                const int64_t column = page - first_column;
+                const int64_t slot = base_slot(pages_.GetValue(i * pitch_ + static_cast<uint32_t>(column)), page, base);
+                if (slot > 0 && slot < a.row_elems) {
+                    load(block(i, column), table(pool_)[static_cast<uint64_t>(slot) * words(a)], 1);
+                }
+            }
+        }
+        order<AscendC::HardEvent::MTE2_V>();
+        gather(rows * pitch_);
+    }
+
+    // Slot of the first unit of page `page`, from the base's entry.
+    __aicore__ inline int64_t base_slot(int64_t entry, int64_t page, const PoolAddress& base) const {
+        if (base.kind == kSlots) {
+            return slot_of_entry(entry, base);
+        }
+        const int64_t unit = first_unit_of_page(page, p_.pools[pool_].page_shift);
+        return entry > 0 ? slot_of(entry, unit, base.page_shift) : 0;
     }
 
     StepRows& rows_;
-    const StepMetadataParams& p_;
+    const StepParams& p_;
+    const StepAddresses& memory_;
     LocalTensor<int32_t> offsets_bytes_, pages_, blocks_;
-    GlobalTensor<int32_t> table_, out_;
+    GlobalTensor<int32_t> out_;
     int32_t pool_ = kSwa;
-    int64_t row_elems_ = 0;
+    int32_t source_ = kSwa;  // the pool whose table is read first
+    bool contiguous_ = false;
     int64_t columns_ = 0;
     uint32_t pitch_ = 0;  // entries between two rows of a tile
 };

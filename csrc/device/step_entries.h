@@ -2,26 +2,25 @@
 // share of one whole buffer, its zero tail included.
 #pragma once
 
+#include "device/pool_slots.h"
 #include "device/row_pieces.h"
 #include "device/step_rows.h"
 
 namespace dsv4::kernel {
 
-// Where slots come from and go to. A pool that does not exist has rows of 0 elements.
-struct SlotTable {
-    GM_ADDR table;
-    int64_t row_elems;
-    GM_ADDR out;
-};
-
 class StepEntries {
   public:
-    __aicore__ inline explicit StepEntries(StepRows& rows) : rows_(rows) {}
+    __aicore__ inline StepEntries(StepRows& rows, const StepAddresses& memory)
+        : rows_(rows), memory_(memory), slots_(rows.step().pools, memory.tables, rows.iota(), rows.scratch()) {}
 
     // int64 RoPE positions of tokens (ratio 1) or groups. V makes a tile of int32 and widens it.
     template <int64_t ratio>
-    __aicore__ inline void positions(GM_ADDR out, int64_t entries) {
-        const GlobalTensor<int64_t> target = global<int64_t>(out, static_cast<uint64_t>(entries));
+    __aicore__ inline void positions(int32_t field, int64_t entries) {
+        if (!wants(rows_.step(), field)) {
+            return;
+        }
+        const GlobalTensor<int64_t> target =
+            global<int64_t>(at(memory_.fields[field]), static_cast<uint64_t>(entries));
         const LocalTensor<int32_t> steps = rows_.scratch();
         const LocalTensor<int32_t> values = rows_.scratch()[kTileEntries];
         const LocalTensor<int64_t> wide = rows_.scratch()[2 * kTileEntries].template ReinterpretCast<int64_t>();
@@ -49,26 +48,30 @@ class StepEntries {
         }
     }
 
-    // int32 slots of tokens (ratio 1) or groups, as the request tables have them: MTE2 fetches each row's entries. Several
-    // tables share the walk over the rows.
-    template <int64_t ratio, uint32_t tables>
-    __aicore__ inline void slots(const SlotTable (&pools)[tables], int64_t entries) {
-        static_assert(tables * kTileEntries <= kScratchElems, "a tile for each table");
+    // Slots of tokens (ratio 1) or groups in some pools, which share the walk over the rows.
+    template <int64_t ratio, uint32_t count>
+    __aicore__ inline void slots(const int32_t (&pools)[count], int64_t entries) {
+        const StepParams& p = rows_.step();
+        bool wanted = false;
+        for (const int32_t pool : pools) {
+            wanted = wanted || wants(p, kFieldSlots + pool);
+        }
+        if (!wanted) {
+            return;
+        }
         rows_.next_stage();
         const int64_t live = rows_.prefix(ratio).GetValue(static_cast<uint32_t>(rows_.params().num_rows));
-        start<ratio>(
-            uneven_block_share(entries, live, kShareEntries, AscendC::GetBlockIdx(), AscendC::GetBlockNum()));
+        pieces_.start(rows_.prefix(ratio), rows_.params().num_rows,
+                      uneven_block_share(entries, live, kShareEntries, AscendC::GetBlockIdx(), AscendC::GetBlockNum()),
+                      kSlotTileLanes, kLaneElems);
         while (pieces_.next_tile()) {
-            order<AscendC::HardEvent::MTE3_MTE2>();
-            order<AscendC::HardEvent::MTE3_V>();
             for (uint32_t i = 0; i < pieces_.count(); ++i) {
-                fetch_slots<ratio>(pools, tables, pieces_[i]);
+                runs_[i] = run_of<ratio>(pieces_[i]);
             }
-            order<AscendC::HardEvent::MTE2_MTE3>();
-            order<AscendC::HardEvent::V_MTE3>();
-            for (uint32_t table = 0; table < tables; ++table) {
-                if (pool_exists(pools[table].row_elems)) {
-                    store_tile(global<int32_t>(pools[table].out, static_cast<uint64_t>(entries)), slot_tile(table));
+            slots_.start(runs_, pieces_.count(), pieces_.used());
+            for (const int32_t pool : pools) {
+                if (wants(p, kFieldSlots + pool)) {
+                    write_slots(pool, entries);
                 }
             }
         }
@@ -88,28 +91,29 @@ class StepEntries {
         return piece.row == rows_.params().num_rows ? StepRow{0, 0, 0} : rows_.row(piece.row);
     }
 
-    __aicore__ inline LocalTensor<int32_t> slot_tile(uint32_t table) {
-        return rows_.scratch()[table * static_cast<uint32_t>(kTileEntries)];
+    template <int64_t ratio>
+    __aicore__ inline UnitRun run_of(const Piece& piece) {
+        const StepRow row = row_of(piece);
+        const int32_t units = static_cast<int32_t>(piece.units);
+        if (is_padding(row)) {
+            return UnitRun{0, 0, units, 0, 0, piece.area};
+        }
+        return UnitRun{rows_.request(piece.row), first_group(row, ratio) + piece.offset, units, 0, units, piece.area};
     }
 
-    template <int64_t ratio>
-    __aicore__ inline void fetch_slots(const SlotTable* pools, uint32_t tables, const Piece& piece) {
-        const StepRow row = row_of(piece);
-        const int64_t request = is_padding(row) ? 0 : rows_.request(piece.row);
-        for (uint32_t table = 0; table < tables; ++table) {
-            const int64_t row_elems = pools[table].row_elems;
-            if (!pool_exists(row_elems)) {
-                continue;
-            }
-            const LocalTensor<int32_t> values = slot_tile(table)[piece.area];
-            if (is_padding(row)) {
-                AscendC::Duplicate(values, int32_t{0}, static_cast<int32_t>(piece.units));
-                continue;
-            }
-            const GlobalTensor<int32_t> source =
-                global<int32_t>(pools[table].table, static_cast<uint64_t>(rows_.params().max_requests * row_elems));
-            const int64_t entry = request * row_elems + first_group(row, ratio) + piece.offset;
-            load(values, source[static_cast<uint64_t>(entry)], piece.units);
+    __aicore__ inline void write_slots(int32_t pool, int64_t entries) {
+        const StepParams& p = rows_.step();
+        // The store of the pool before reads what V writes next.
+        order<AscendC::HardEvent::MTE3_V>();
+        const LocalTensor<int32_t> values = slots_.slots(pool, p.dummy_slots[pool]);
+        GM_ADDR out = at(memory_.fields[kFieldSlots + pool]);
+        if ((p.wide_slots >> pool & 1) != 0) {
+            const LocalTensor<int64_t> wide = slots_.widened(values);
+            order<AscendC::HardEvent::V_MTE3>();
+            store_tile(global<int64_t>(out, static_cast<uint64_t>(entries)), wide);
+        } else {
+            order<AscendC::HardEvent::V_MTE3>();
+            store_tile(global<int32_t>(out, static_cast<uint64_t>(entries)), values);
         }
     }
 
@@ -125,7 +129,11 @@ class StepEntries {
     }
 
     StepRows& rows_;
+    const StepAddresses& memory_;
     RowPieces pieces_;
+    PoolSlots slots_;
+    UnitRun runs_[kMaxRuns];
 };
+static_assert(kTilePieces <= kMaxRuns);
 
 }  // namespace dsv4::kernel

@@ -1,39 +1,37 @@
 // The rows of a step in UB: every block reads the inputs of all rows and keeps what its stages need.
 #pragma once
 
-#include "common/step_launch.h"
+#include "ops/step/step_index.h"
 #include "device/errors.h"
 #include "device/iota.h"
 #include "device/row_values.h"
 
 namespace dsv4::kernel {
 
-struct StepInputAddresses {
-    GM_ADDR requests;
-    GM_ADDR lengths;
-    GM_ADDR operands;  // not read by forms without one
-};
+// An address as a launch struct carries it.
+__aicore__ inline GM_ADDR at(uint64_t address) { return reinterpret_cast<GM_ADDR>(address); }
 
 class StepRows {
   public:
-    __aicore__ inline StepRows(AscendC::TPipe* pipe, const StepInputAddresses& inputs, GM_ADDR error_lanes, int32_t op,
-                               const StepRowsParams& p, const StepTotals& limit)
-        : p_(p), limit_(limit), errors_(pipe, error_lanes, op) {
-        array_elems_ = static_cast<uint32_t>(row_array_elems(p.num_rows));
+    __aicore__ inline StepRows(AscendC::TPipe* pipe, const StepAddresses& memory, GM_ADDR error_lanes,
+                               const StepParams& step)
+        : step_(step), p_(step.rows), errors_(pipe, error_lanes, kErrorOpStep) {
+        array_elems_ = static_cast<uint32_t>(row_array_elems(p_.num_rows));
         pipe->InitBuffer(array_buffer_, static_cast<uint32_t>(kRowArrays) * array_elems_ * sizeof(int32_t));
         pipe->InitBuffer(iota_buffer_, kTileEntries * sizeof(int32_t));
         pipe->InitBuffer(scratch_buffer_, kScratchElems * sizeof(int32_t));
         constexpr uint32_t input_elems = kChunkRows * 2;
-        requests_.init(inputs.requests, p.num_rows, p.request_is_int64, scratch());
-        lengths_.init(inputs.lengths, p.num_rows, p.length_is_int64, scratch()[input_elems]);
-        operands_.init(inputs.operands, p.num_rows, p.operand_is_int64, scratch()[2 * input_elems]);
+        requests_.init(at(memory.requests), p_.num_rows, p_.request_is_int64, scratch());
+        lengths_.init(at(memory.lengths), p_.num_rows, p_.length_is_int64, scratch()[input_elems]);
+        // The last of them: a chunk of offsets has one entry more than there are rows.
+        operands_.init(at(memory.operands), p_.num_rows + offsets(), p_.operand_is_int64, scratch()[2 * input_elems]);
     }
 
     // Fills the arrays. A bad row becomes padding; the block that owns the row tells.
     __aicore__ inline void scan() {
         fill_iota(iota(), kTileEntries);
         const BlockShare own = share(p_.num_rows);
-        StepTotals totals{0, 0, 0};
+        StepTotals totals{0, {0, 0}};
         for (int64_t first = 0; first < p_.num_rows; first += kChunkRows) {
             const uint32_t rows = static_cast<uint32_t>(min_of<int64_t>(kChunkRows, p_.num_rows - first));
             load_chunk(first, rows);
@@ -74,27 +72,33 @@ class StepRows {
     __aicore__ inline LocalTensor<int32_t> scratch() { return scratch_buffer_.Get<int32_t>(); }
     __aicore__ inline ErrorLane& errors() { return errors_; }
     __aicore__ inline const StepRowsParams& params() const { return p_; }
+    __aicore__ inline const StepParams& step() const { return step_; }
 
   private:
+    // 1 when the operand of a row is the difference of two entries.
+    __aicore__ inline uint32_t offsets() const { return p_.form == kFinalOffsets ? 1 : 0; }
+
     __aicore__ inline LocalTensor<int32_t> array(uint32_t index) {
         return array_buffer_.Get<int32_t>()[index * array_elems_];
     }
 
     __aicore__ inline void load_chunk(int64_t first, uint32_t rows) {
         order<AscendC::HardEvent::S_MTE2>();
-        requests_.load_chunk(first, rows);
+        if (p_.has_requests != 0) {
+            requests_.load_chunk(first, rows);
+        }
         lengths_.load_chunk(first, rows);
         if (form_has_operand(p_.form)) {
-            operands_.load_chunk(first, rows);
+            operands_.load_chunk(first, rows + offsets());
         }
         order<AscendC::HardEvent::MTE2_S>();
     }
 
     __aicore__ inline void keep(uint32_t index, uint32_t chunk_row, bool own, StepTotals& totals) {
-        const int64_t request = requests_.get(chunk_row);
+        const int64_t request = p_.has_requests != 0 ? requests_.get(chunk_row) : index;
         const int64_t length = lengths_.get(chunk_row);
-        const int64_t operand = form_has_operand(p_.form) ? operands_.get(chunk_row) : 0;
-        const AdmittedRow admitted = admit_row(p_, totals, limit_, request, length, operand);
+        const int64_t operand = operand_of(chunk_row);
+        const AdmittedRow admitted = admit_row(step_, totals, request, length, operand);
         const StepRow& row = admitted.row;
         if (own && admitted.fault != kRowValid) {
             errors_.report(admitted.fault, index, faulty_value(admitted.fault, request, length, operand));
@@ -104,18 +108,25 @@ class StepRows {
         array(2).SetValue(index, is_padding(row) ? 0 : static_cast<int32_t>(request));
         keep_totals(index, totals);
         totals.tokens += row.token_width;
-        totals.c4_groups += num_groups(row, kRatioC4);
-        totals.c128_groups += num_groups(row, kRatioC128);
+        totals.groups[0] += num_groups(row, kRatioC4);
+        totals.groups[1] += num_groups(row, kRatioC128);
+    }
+
+    __aicore__ inline int64_t operand_of(uint32_t chunk_row) const {
+        if (offsets() != 0) {
+            return operands_.get(chunk_row + 1) - operands_.get(chunk_row);
+        }
+        return form_has_operand(p_.form) ? operands_.get(chunk_row) : 0;
     }
 
     __aicore__ inline void keep_totals(uint32_t index, const StepTotals& totals) {
         prefix(1).SetValue(index, static_cast<int32_t>(totals.tokens));
-        prefix(kRatioC4).SetValue(index, static_cast<int32_t>(totals.c4_groups));
-        prefix(kRatioC128).SetValue(index, static_cast<int32_t>(totals.c128_groups));
+        prefix(kRatioC4).SetValue(index, static_cast<int32_t>(totals.groups[0]));
+        prefix(kRatioC128).SetValue(index, static_cast<int32_t>(totals.groups[1]));
     }
 
+    const StepParams& step_;
     const StepRowsParams& p_;
-    StepTotals limit_;
     ErrorLane errors_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> array_buffer_, iota_buffer_, scratch_buffer_;
     RowValues requests_, lengths_, operands_;

@@ -118,6 +118,18 @@ DSV4_HOST_DEVICE constexpr TokenSpan window_tokens(const StepRow& row, int64_t w
 constexpr int32_t kWindowEnd = -1;
 constexpr int32_t kIdleWindow = 0;
 
+// Whether a row brings more tokens than a row of state or window slots, or a block of them, has room for.
+DSV4_HOST_DEVICE constexpr bool beyond_columns(const StepRow& row, const StepParams& p) {
+    for (int32_t which = 0; which < 2; ++which) {
+        if (p.state_columns[which] != 0 && state_lead(ratio_of(which)) + row.num_new > p.state_columns[which]) {
+            return true;
+        }
+    }
+    const TokenSpan window = window_tokens(row, p.window);
+    return p.window_columns != 0 &&
+           (window.end - window.begin > p.window_columns || row.num_new > p.window_block);
+}
+
 // What the rows before one have taken of the outputs, and what the outputs hold.
 struct StepTotals {
     int64_t tokens;
@@ -150,6 +162,8 @@ DSV4_HOST_DEVICE constexpr AdmittedRow admit_row(const StepParams& p, const Step
         fault = kBeyondGroups;
     } else if (beyond_ring(row, p)) {
         fault = kBeyondRing;
+    } else if (beyond_columns(row, p)) {
+        fault = kBeyondColumns;
     }
     return AdmittedRow{fault == kRowValid ? row : StepRow{0, 0, row.token_width}, fault};
 }

@@ -1,0 +1,36 @@
+#include "device/group_rope.h"
+#include "device/page_tables.h"
+#include "device/row_slots.h"
+#include "device/row_vectors.h"
+#include "device/step_entries.h"
+#include "kernel_operator.h"
+#include "ops/step/step_index.h"
+
+// Whatever of a step is asked for, in one launch: every block reads the rows once and writes an equal share of each output.
+extern "C" __global__ __aicore__ void step(GM_ADDR error_lanes, StepAddresses memory, StepParams p) {
+    KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+    AscendC::TPipe pipe;
+    dsv4::kernel::StepRows rows(&pipe, memory, error_lanes, p);
+    rows.scan();
+    dsv4::kernel::RowVectors(rows, memory).write();
+    dsv4::kernel::StepEntries entries(rows, memory);
+    entries.positions<1>(dsv4::kFieldPositions, p.rows.num_tokens);
+    entries.positions<dsv4::kRatioC4>(dsv4::kFieldGroupPositions, p.capacity_groups[0]);
+    entries.positions<dsv4::kRatioC128>(dsv4::kFieldGroupPositionsC128, p.capacity_groups[1]);
+    entries.slots<1>({dsv4::kFull, dsv4::kSwa, dsv4::kC4State, dsv4::kC128State}, p.rows.num_tokens);
+    entries.slots<dsv4::kRatioC4>({dsv4::kC4}, p.capacity_groups[0]);
+    entries.slots<dsv4::kRatioC128>({dsv4::kC128}, p.capacity_groups[1]);
+    dsv4::kernel::PageTables pages(rows, memory);
+    pages.prepare();
+    for (int32_t pool = 0; pool < dsv4::kNumPools; ++pool) {
+        pages.write(pool);
+    }
+    dsv4::kernel::RowSlots row_slots(rows, memory);
+    row_slots.states<dsv4::kRatioC4>();
+    row_slots.states<dsv4::kRatioC128>();
+    row_slots.windows();
+    dsv4::kernel::GroupRope rope(rows, memory);
+    rope.write<dsv4::kRatioC4>();
+    rope.write<dsv4::kRatioC128>();
+    rows.errors().flush();
+}
