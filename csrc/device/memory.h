@@ -10,6 +10,9 @@ namespace dsv4::kernel {
 using AscendC::GlobalTensor;
 using AscendC::LocalTensor;
 
+// An address as a launch struct carries it.
+__aicore__ inline GM_ADDR at(uint64_t address) { return reinterpret_cast<GM_ADDR>(address); }
+
 template <typename T>
 __aicore__ inline GlobalTensor<T> global(GM_ADDR address, uint64_t elems) {
     GlobalTensor<T> tensor;

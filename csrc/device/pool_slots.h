@@ -37,6 +37,7 @@ static_assert(kPoolSlotElems <= kScratchElems);
 
 class PoolSlots {
   public:
+    __aicore__ inline PoolSlots() = default;
     // tables: address of each pool's table or mapping. iota: 0, 1, .. for a tile. scratch: kPoolSlotElems.
     __aicore__ inline PoolSlots(const PoolAddress* pools, const uint64_t* tables, const LocalTensor<int32_t>& iota,
                                 const LocalTensor<int32_t>& scratch)
@@ -96,7 +97,7 @@ class PoolSlots {
         const uint64_t words = a.is_int64 != 0 ? 2 : 1;
         const uint64_t entries = a.kind == kMapped ? static_cast<uint64_t>(a.row_elems)
                                                    : static_cast<uint64_t>(a.row_elems) * (a.requests - 1) + a.columns;
-        return global<int32_t>(reinterpret_cast<GM_ADDR>(tables_[pool]), entries * words);
+        return global<int32_t>(at(tables_[pool]), entries * words);
     }
 
     __aicore__ inline void prepare(int32_t pool) {
@@ -441,8 +442,8 @@ class PoolSlots {
         AscendC::PipeBarrier<PIPE_V>();
     }
 
-    const PoolAddress* pools_;
-    const uint64_t* tables_;
+    const PoolAddress* pools_ = nullptr;
+    const uint64_t* tables_ = nullptr;
     LocalTensor<int32_t> iota_, scratch_;
     const UnitRun* runs_ = nullptr;
     uint32_t num_runs_ = 0;

@@ -8,9 +8,6 @@
 
 namespace dsv4::kernel {
 
-// An address as a launch struct carries it.
-__aicore__ inline GM_ADDR at(uint64_t address) { return reinterpret_cast<GM_ADDR>(address); }
-
 class StepRows {
   public:
     __aicore__ inline StepRows(AscendC::TPipe* pipe, const StepAddresses& memory, GM_ADDR error_lanes,

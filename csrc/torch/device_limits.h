@@ -3,6 +3,7 @@
 
 #include "common/step_launch.h"
 #include "torch/check.h"
+#include "torch/pool_addresses.h"
 
 namespace dsv4::check {
 
@@ -10,6 +11,15 @@ namespace dsv4::check {
 inline void device_rows(const char* op, int64_t num_rows) {
     TORCH_CHECK_VALUE(num_rows <= kMaxDeviceRows, op, ": req_pool_indices has ", num_rows,
                       " entries, expected at most ", kMaxDeviceRows, " on a device");
+}
+
+// A tile of page ids counts their units in int32.
+inline void device_pages(const char* op, const PoolAddress (&pools)[kNumPools]) {
+    for (int32_t pool = 0; pool < kNumPools; ++pool) {
+        TORCH_CHECK_VALUE(pools[pool].page_shift <= kMaxDevicePageShift, op, ": page size of pool ", kPoolNames[pool],
+                          " is ", int64_t{1} << pools[pool].page_shift, ", expected at most ",
+                          int64_t{1} << kMaxDevicePageShift, " on a device");
+    }
 }
 
 // The tokens of all rows where the host knows them; otherwise the device finds rows that do not fit.

@@ -3,26 +3,67 @@
 #pragma once
 
 #include "common/launch_plan.h"
+#include "common/pool_address.h"
 #include "common/step_launch.h"
 
 struct AdvanceStepParams {
+    PoolAddress pools[6];
     int64_t num_rows;           // B: rows, padding rows included
-    int64_t num_tokens;         // T: entries of token_ids, rows of hidden_states
+    int64_t num_tokens;         // T: tokens of the step; rows of hidden_states
     int64_t max_requests;       // rows of the request tables
     int64_t max_context_len;    // raw tokens that a request can hold
     int64_t width;              // tokens of every row where there are no cu_seqlens
-    int64_t full_row_elems;     // stride between two rows of a request table; 0: the pool does not exist
-    int64_t swa_row_elems;
     int64_t hidden_row_halves;  // 16-bit units of a row of hidden_states, which are moved as bits; 0 without them
-    int32_t request_is_int64;   // req_pool_indices is int32 otherwise; likewise the next three
+    int32_t num_samples;        // columns of samples; 0: accepted lengths and the tokens of all inputs are given
+    int32_t dummy_slots[2];     // what stands for no slot in full and in swa
+    int32_t has_requests;       // 0: row i of the batch is row i of the tables
+    int32_t has_cu_seqlens;
+    int32_t has_drafts;         // drafts that each row verified are given
+    int32_t has_backup;         // so are tokens for rows without a sample
+    int32_t lengths_are_final;  // seq_lens count the step's tokens
+    int32_t request_is_int64;   // req_pool_indices is int32 otherwise; likewise the next four
     int32_t length_is_int64;    // seq_lens, old and new
     int32_t accepted_is_int64;
-    int32_t token_is_int64;     // token_ids, given and newest
-    int32_t has_cu_seqlens;
+    int32_t drafts_is_int64;
+    int32_t token_is_int64;     // token_ids, backup tokens and newest tokens
     int32_t in_place;           // the new lengths overwrite the old ones
+    int32_t wanted;             // bit f: output f is asked for
+    int32_t reserved;           // keeps the struct free of padding
+};
+
+// Where everything lies in global memory; 0 for what is not given or not asked for.
+struct AdvanceStepAddresses {
+    uint64_t tables[6];
+    uint64_t requests;
+    uint64_t lengths;
+    uint64_t accepted;
+    uint64_t tokens;  // [T], or [B, num_samples]
+    uint64_t cu_seqlens;
+    uint64_t drafts;
+    uint64_t backup;
+    uint64_t hidden;
+    uint64_t fields[10];
 };
 
 namespace dsv4 {
+
+// Outputs, each optional, B entries.
+constexpr int32_t kAdvancedLengths = 0;   // like seq_lens
+constexpr int32_t kAdvancedExtend = 1;    // int32: accepted inputs
+constexpr int32_t kAdvancedTokens = 2;    // like token_ids
+constexpr int32_t kAdvancedPositions = 3; // int64
+constexpr int32_t kAdvancedFullSlots = 4; // int32
+constexpr int32_t kAdvancedSwaSlots = 5;  // int32
+constexpr int32_t kAdvancedSampled = 6;   // int64: index of the last accepted input
+constexpr int32_t kAdvancedHidden = 7;    // [B, ..] like hidden_states
+constexpr int32_t kAdvancedCounts = 8;    // int32: valid samples
+constexpr int32_t kAdvancedRejected = 9;  // int32: inputs that were not accepted
+constexpr int32_t kNumAdvancedFields = 10;
+static_assert(sizeof(AdvanceStepAddresses::fields) == kNumAdvancedFields * sizeof(uint64_t));
+
+DSV4_HOST_DEVICE constexpr bool wants(const AdvanceStepParams& p, int32_t field) {
+    return (p.wanted >> field & 1) != 0;
+}
 
 // What is wrong with a row. The host raises; a device makes the row padding and records the code.
 constexpr int32_t kAdvanceValid = 0;
@@ -31,36 +72,68 @@ constexpr int32_t kAdvanceBeyondContext = 2;
 constexpr int32_t kAdvanceBadTokens = 3;
 constexpr int32_t kAdvanceBadAccepted = 4;
 constexpr int32_t kAdvanceUnknownRequest = 5;
+constexpr int32_t kAdvanceBadDrafts = 6;
 
-// A row as the verify left it. All zero for padding.
+// A row as the verify left it.
 struct VerifiedRow {
     int64_t request;
-    int64_t length;       // committed before the verify; 0: padding, whose other values are never looked at
-    int64_t accepted;     // 0: the row sat out, and only its length is looked at
+    int64_t seq_len;      // as given; 0: padding, whose other values are never looked at
+    int64_t count;        // accepted length as given, or valid samples
+    int64_t drafts;       // that it verified, where they are given
     int64_t first_token;  // its tokens are [first_token, end_token)
     int64_t end_token;
 };
 
-DSV4_HOST_DEVICE constexpr bool has_accepted(const VerifiedRow& row) { return row.length != 0 && row.accepted != 0; }
+// What becomes of it. All zero for padding.
+struct AdvancedRow {
+    int64_t length;    // committed before the step
+    int64_t accepted;  // inputs that are committed by it
+    int64_t rejected;  // inputs that are not
+};
+
+DSV4_HOST_DEVICE constexpr bool is_padding(const VerifiedRow& row) { return row.seq_len == 0; }
+
+DSV4_HOST_DEVICE constexpr int64_t width_of(const VerifiedRow& row) { return row.end_token - row.first_token; }
+
+// Whether the row's tokens are looked at: one that sat out has none, unless its length counts them.
+DSV4_HOST_DEVICE constexpr bool has_tokens(const VerifiedRow& row, const AdvanceStepParams& p) {
+    return !is_padding(row) && (row.count != 0 || p.lengths_are_final != 0 || p.has_drafts != 0);
+}
+
+// Of a row whose tokens are an interval of the step's. A row without drafts, such as a prefill chunk, keeps all of its inputs.
+DSV4_HOST_DEVICE constexpr AdvancedRow advanced_row(const VerifiedRow& row, const AdvanceStepParams& p) {
+    if (is_padding(row)) {
+        return AdvancedRow{0, 0, 0};
+    }
+    const int64_t width = has_tokens(row, p) ? width_of(row) : 0;
+    const int64_t rejected = p.has_drafts == 0 ? width - row.count : row.drafts > 0 ? row.drafts + 1 - row.count : 0;
+    return AdvancedRow{p.lengths_are_final != 0 ? row.seq_len - width : row.seq_len, width - rejected, rejected};
+}
 
 // No operation here overflows, whatever the values are.
 DSV4_HOST_DEVICE constexpr int32_t advance_fault(const VerifiedRow& row, const AdvanceStepParams& p) {
-    if (row.length < 0) {
+    if (row.seq_len < 0) {
         return kAdvanceNegativeLength;
     }
-    if (row.length > p.max_context_len) {
+    if (row.seq_len > p.max_context_len) {
         return kAdvanceBeyondContext;
     }
-    if (!has_accepted(row)) {
+    if (!has_tokens(row, p)) {
         return kAdvanceValid;
     }
-    if (row.first_token < 0 || row.end_token < row.first_token || row.end_token > p.num_tokens) {
+    if (row.first_token < 0 || row.end_token < row.first_token || row.end_token > p.num_tokens ||
+        (p.lengths_are_final != 0 && width_of(row) > row.seq_len)) {
         return kAdvanceBadTokens;
     }
-    if (row.accepted < 0 || row.accepted > row.end_token - row.first_token) {
+    if (p.has_drafts != 0 && (row.drafts < 0 || row.drafts > width_of(row) - (row.drafts != 0 ? 1 : 0))) {
+        return kAdvanceBadDrafts;
+    }
+    const int64_t most = p.has_drafts != 0 ? row.drafts + 1 : width_of(row);
+    if (row.count < 0 || row.count > most) {
         return kAdvanceBadAccepted;
     }
-    if (row.accepted > p.max_context_len - row.length) {
+    const AdvancedRow next = advanced_row(row, p);
+    if (next.accepted > p.max_context_len - next.length) {
         return kAdvanceBeyondContext;
     }
     return row.request < 0 || row.request >= p.max_requests ? kAdvanceUnknownRequest : kAdvanceValid;
@@ -69,35 +142,41 @@ DSV4_HOST_DEVICE constexpr int32_t advance_fault(const VerifiedRow& row, const A
 // Which of a row's values a fault is about.
 DSV4_HOST_DEVICE constexpr int64_t advance_faulty_value(int32_t fault, const VerifiedRow& row) {
     return fault == kAdvanceBadTokens        ? row.end_token
-           : fault == kAdvanceBadAccepted    ? row.accepted
+           : fault == kAdvanceBadAccepted    ? row.count
+           : fault == kAdvanceBadDrafts      ? row.drafts
            : fault == kAdvanceUnknownRequest ? row.request
-                                             : row.length;
+                                             : row.seq_len;
 }
 
-DSV4_HOST_DEVICE constexpr int64_t advanced_length(const VerifiedRow& row) {
-    return has_accepted(row) ? row.length + row.accepted : row.length;
+DSV4_HOST_DEVICE constexpr int64_t advanced_length(const AdvancedRow& next) { return next.length + next.accepted; }
+
+// The last input that was accepted, whose output was sampled last. Of a row that accepted something.
+DSV4_HOST_DEVICE constexpr int64_t sampled_token(const VerifiedRow& row, const AdvancedRow& next) {
+    return row.first_token + next.accepted - 1;
 }
-
-DSV4_HOST_DEVICE constexpr int64_t extend_width(const VerifiedRow& row) { return has_accepted(row) ? row.accepted : 0; }
-
-// The input whose output was sampled last: the row's last accepted token. Of a row that accepted something.
-DSV4_HOST_DEVICE constexpr int64_t sampled_token(const VerifiedRow& row) { return row.first_token + row.accepted - 1; }
 
 // Whether a draft step can follow: there is a position for the newest token.
-DSV4_HOST_DEVICE constexpr bool can_draft(const VerifiedRow& row, const AdvanceStepParams& p) {
-    return has_accepted(row) && advanced_length(row) < p.max_context_len;
+DSV4_HOST_DEVICE constexpr bool can_draft(const AdvancedRow& next, const AdvanceStepParams& p) {
+    return next.accepted != 0 && advanced_length(next) < p.max_context_len;
 }
 
-DSV4_HOST_DEVICE constexpr int64_t draft_slot_offset_elems(const VerifiedRow& row, int64_t row_elems) {
-    return row.request * row_elems + advanced_length(row);
+// Samples of a row before the first that is negative.
+template <typename Read>
+DSV4_HOST_DEVICE constexpr int64_t valid_samples(int64_t num_samples, const Read& read) {
+    int64_t count = 0;
+    while (count < num_samples && read(count) >= 0) {
+        ++count;
+    }
+    return count;
 }
 
 constexpr int64_t kAdvanceChunkRows = 256;        // rows that are read and written at a time
-constexpr int64_t kHiddenTileHalves = 32 * 1024;  // 64 KB; a block has two tiles
+constexpr int64_t kHiddenTileHalves = 16 * 1024;  // 32 KB; a block has two tiles
+constexpr int64_t kSampleTileWords = 4096;        // 32-bit words of the samples that are read at a time
 constexpr int64_t kHalvesPerUbBlock = kUbBlockBytes / 2;
 constexpr int64_t kRowShare = 8;              // rows whose 32-bit outputs fill 32 bytes: neighbours do not meet in them
 constexpr int64_t kHiddenShareHalves = 256;   // 512 bytes
-constexpr int64_t kAdvanceRowBytes = 44;      // written for a row beside its hidden states
+constexpr int64_t kAdvanceRowBytes = 52;      // written for a row beside its hidden states
 constexpr int64_t kAdvanceGrainBytes = 16 * 1024;
 
 // A block's rows of everything that has one entry a row.
@@ -138,6 +217,15 @@ DSV4_HOST_DEVICE constexpr HiddenTile hidden_tile(const AdvanceStepParams& p, in
     }
     const int64_t halves = min_of(min_of(row_halves - offset, end - begin), kHiddenTileHalves);
     return HiddenTile{row, offset, 1, halves, round_up<int64_t>(halves, kHalvesPerUbBlock)};
+}
+
+// Words of a row of samples in UB, and the rows that are read at a time.
+DSV4_HOST_DEVICE constexpr int64_t sample_pitch_words(const AdvanceStepParams& p) {
+    return round_up<int64_t>(int64_t{p.num_samples} * (p.token_is_int64 != 0 ? 2 : 1), kUbBlockBytes / 4);
+}
+
+DSV4_HOST_DEVICE constexpr int64_t sample_tile_rows(const AdvanceStepParams& p) {
+    return kSampleTileWords / sample_pitch_words(p);
 }
 
 DSV4_HOST_DEVICE constexpr int64_t advance_blocks(const AdvanceStepParams& p, int64_t cores) {

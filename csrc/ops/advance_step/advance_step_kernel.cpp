@@ -1,6 +1,8 @@
 #include "device/errors.h"
+#include "device/iota.h"
 #include "device/memory.h"
 #include "device/pipes.h"
+#include "device/pool_slots.h"
 #include "device/row_values.h"
 #include "kernel_operator.h"
 #include "ops/advance_step/advance_step_index.h"
@@ -11,50 +13,44 @@ using AscendC::HardEvent;
 using AscendC::TBuf;
 using AscendC::TPosition;
 
-struct AdvanceAddresses {
-    GM_ADDR full_table;
-    GM_ADDR swa_table;
-    GM_ADDR requests;
-    GM_ADDR lengths;
-    GM_ADDR accepted;
-    GM_ADDR tokens;
-    GM_ADDR cu_seqlens;  // not read without
-    GM_ADDR hidden;      // likewise
-    GM_ADDR next_lengths;
-    GM_ADDR extend;
-    GM_ADDR next_tokens;
-    GM_ADDR positions;
-    GM_ADDR full_slots;
-    GM_ADDR swa_slots;
-    GM_ADDR sampled;
-    GM_ADDR next_hidden;
-};
-
 // Rows as the verify left them, read in chunks. A bad row is padding.
 class VerifiedRows {
   public:
-    __aicore__ inline VerifiedRows(AscendC::TPipe* pipe, const AdvanceAddresses& from, const AdvanceStepParams& p)
+    __aicore__ inline VerifiedRows(AscendC::TPipe* pipe, const AdvanceStepAddresses& from, const AdvanceStepParams& p)
         : p_(p) {
         constexpr uint32_t input_elems = static_cast<uint32_t>(kAdvanceChunkRows) * 2;
         // cu_seqlens have one entry more than there are rows.
-        pipe->InitBuffer(buffer_, (4 * input_elems + kLaneElems) * sizeof(int32_t));
+        pipe->InitBuffer(buffer_, (5 * input_elems + kLaneElems + kSampleTileWords) * sizeof(int32_t));
         const LocalTensor<int32_t> values = buffer_.Get<int32_t>();
-        requests_.init(from.requests, p.num_rows, p.request_is_int64, values);
-        lengths_.init(from.lengths, p.num_rows, p.length_is_int64, values[input_elems]);
-        accepted_.init(from.accepted, p.num_rows, p.accepted_is_int64, values[2 * input_elems]);
-        offsets_.init(from.cu_seqlens, p.num_rows + 1, 0, values[3 * input_elems]);
+        requests_.init(at(from.requests), p.num_rows, p.request_is_int64, values);
+        lengths_.init(at(from.lengths), p.num_rows, p.length_is_int64, values[input_elems]);
+        counts_.init(at(from.accepted), p.num_rows, p.num_samples != 0 ? 0 : p.accepted_is_int64, values[2 * input_elems]);
+        drafts_.init(at(from.drafts), p.num_rows, p.drafts_is_int64, values[3 * input_elems]);
+        offsets_.init(at(from.cu_seqlens), p.num_rows + 1, 0, values[4 * input_elems]);
+        samples_ = values[5 * input_elems + static_cast<uint32_t>(kLaneElems)];
+        sample_words_ = global<int32_t>(at(from.tokens), static_cast<uint64_t>(p.num_rows * p.num_samples) * token_words());
     }
 
     // Makes rows [first, first + rows) known.
     __aicore__ inline void load_chunk(int64_t first, uint32_t rows) {
         order<HardEvent::S_MTE2>();
-        requests_.load_chunk(first, rows);
+        if (p_.has_requests != 0) {
+            requests_.load_chunk(first, rows);
+        }
         lengths_.load_chunk(first, rows);
-        accepted_.load_chunk(first, rows);
+        if (p_.num_samples == 0) {
+            counts_.load_chunk(first, rows);
+        }
+        if (p_.has_drafts != 0) {
+            drafts_.load_chunk(first, rows);
+        }
         if (p_.has_cu_seqlens != 0) {
             offsets_.load_chunk(first, rows + 1);
         }
         order<HardEvent::MTE2_S>();
+        if (p_.num_samples != 0) {
+            count_samples(first, rows);
+        }
         first_ = first;
         end_ = first + rows;
     }
@@ -65,23 +61,54 @@ class VerifiedRows {
     __aicore__ inline VerifiedRow get(int64_t index, ErrorLane* errors) const {
         const uint32_t i = static_cast<uint32_t>(index - first_);
         const bool ragged = p_.has_cu_seqlens != 0;
-        const VerifiedRow row{requests_.get(i), lengths_.get(i), accepted_.get(i),
+        const VerifiedRow row{p_.has_requests != 0 ? requests_.get(i) : index,
+                              lengths_.get(i),
+                              counts_.get(i),
+                              p_.has_drafts != 0 ? drafts_.get(i) : 0,
                               ragged ? offsets_.get(i) : index * p_.width,
                               ragged ? offsets_.get(i + 1) : (index + 1) * p_.width};
         const int32_t fault = advance_fault(row, p_);
-        if (fault == kAdvanceValid) {
+        if (fault == kAdvanceValid && !is_padding(row)) {
             return row;
         }
-        if (errors != nullptr) {
+        if (fault != kAdvanceValid && errors != nullptr) {
             errors->report(fault, index, advance_faulty_value(fault, row));
         }
-        return VerifiedRow{0, 0, 0, 0, 0};
+        return VerifiedRow{0, 0, 0, 0, 0, 0};
     }
 
   private:
+    // int32 words of a token.
+    __aicore__ inline uint32_t token_words() const { return p_.token_is_int64 != 0 ? 2 : 1; }
+
+    // Rows of samples, as many at a time as fit; S counts.
+    __aicore__ inline void count_samples(int64_t first, uint32_t rows) {
+        const uint32_t pitch = static_cast<uint32_t>(sample_pitch_words(p_));
+        const uint32_t words = static_cast<uint32_t>(p_.num_samples) * token_words();
+        for (uint32_t row = 0; row < rows;) {
+            const uint32_t count = min_of<uint32_t>(static_cast<uint32_t>(sample_tile_rows(p_)), rows - row);
+            order<HardEvent::S_MTE2>();
+            load_rows(samples_, sample_words_[static_cast<uint64_t>(first + row) * words], count, words, 0, pitch);
+            order<HardEvent::MTE2_S>();
+            for (uint32_t i = 0; i < count; ++i) {
+                counts_.set(row + i, valid_samples(p_.num_samples, [&](int64_t sample) {
+                                return this->sample(i * pitch, static_cast<uint32_t>(sample));
+                            }));
+            }
+            row += count;
+        }
+    }
+
+    __aicore__ inline int64_t sample(uint32_t row_words, uint32_t index) const {
+        return p_.token_is_int64 != 0 ? samples_[row_words].ReinterpretCast<int64_t>().GetValue(index)
+                                      : static_cast<int64_t>(samples_.GetValue(row_words + index));
+    }
+
     const AdvanceStepParams& p_;
     TBuf<TPosition::VECCALC> buffer_;
-    RowValues requests_, lengths_, accepted_, offsets_;
+    RowValues requests_, lengths_, counts_, drafts_, offsets_;
+    LocalTensor<int32_t> samples_;
+    GlobalTensor<int32_t> sample_words_;
     int64_t first_ = 0;
     int64_t end_ = 0;
 };
@@ -90,10 +117,10 @@ class VerifiedRows {
 // padding, MTE3 stores a tile with one copy. Elements are moved as pairs of bytes.
 class HiddenRows {
   public:
-    __aicore__ inline HiddenRows(AscendC::TPipe* pipe, GM_ADDR hidden, GM_ADDR next_hidden, const AdvanceStepParams& p)
+    __aicore__ inline HiddenRows(AscendC::TPipe* pipe, const AdvanceStepAddresses& memory, const AdvanceStepParams& p)
         : p_(p) {
-        from_ = global<uint16_t>(hidden, static_cast<uint64_t>(p.num_tokens * p.hidden_row_halves));
-        to_ = global<uint16_t>(next_hidden, static_cast<uint64_t>(p.num_rows * p.hidden_row_halves));
+        from_ = global<uint16_t>(at(memory.hidden), static_cast<uint64_t>(p.num_tokens * p.hidden_row_halves));
+        to_ = global<uint16_t>(at(memory.fields[kAdvancedHidden]), static_cast<uint64_t>(p.num_rows * p.hidden_row_halves));
         pipe->InitBuffer(buffer_, 2 * kHiddenTileHalves * sizeof(uint16_t));
     }
 
@@ -130,9 +157,10 @@ class HiddenRows {
         uint32_t padding = 0;
         for (uint32_t i = 0; i < count; ++i) {
             const VerifiedRow row = rows.get(tile.row + i, nullptr);
-            if (has_accepted(row)) {
+            const AdvancedRow next = advanced_row(row, p_);
+            if (next.accepted != 0) {
                 load(buffer[i * pitch],
-                     from_[static_cast<uint64_t>(sampled_token(row) * p_.hidden_row_halves + tile.offset_halves)],
+                     from_[static_cast<uint64_t>(sampled_token(row, next) * p_.hidden_row_halves + tile.offset_halves)],
                      halves);
             } else {
                 ++padding;
@@ -140,7 +168,7 @@ class HiddenRows {
         }
         order<HardEvent::MTE2_V>();
         for (uint32_t i = 0; padding != 0 && i < count; ++i) {
-            if (!has_accepted(rows.get(tile.row + i, nullptr))) {
+            if (advanced_row(rows.get(tile.row + i, nullptr), p_).accepted == 0) {
                 AscendC::Duplicate(buffer[i * pitch], uint16_t{0}, static_cast<int32_t>(halves));
                 --padding;
             }
@@ -154,45 +182,50 @@ class HiddenRows {
     TBuf<TPosition::VECCALC> buffer_;
 };
 
-// A block's share of the outputs with one entry a row. What lies anywhere in memory, a token and two slots a row, is
-// fetched into 32-byte lanes, from which S picks it.
+// A block's share of the outputs with one entry a row. A row's newest token, which lies anywhere in memory, is fetched into a
+// 32-byte lane, from which S picks it; so it does with the slots.
 class AdvancedRows {
   public:
-    __aicore__ inline AdvancedRows(AscendC::TPipe* pipe, const AdvanceAddresses& at, GM_ADDR error_lanes,
+    __aicore__ inline AdvancedRows(AscendC::TPipe* pipe, const AdvanceStepAddresses& memory, GM_ADDR error_lanes,
                                    const AdvanceStepParams& p)
         : p_(p), errors_(pipe, error_lanes, kErrorOpAdvanceStep) {
         constexpr uint32_t rows = static_cast<uint32_t>(kAdvanceChunkRows);
-        pipe->InitBuffer(result_buffer_, kResults * 2 * rows * sizeof(int32_t));
-        pipe->InitBuffer(lane_buffer_, kLanes * rows * kUbBlockBytes);
-        init_result(kNextLength, at.next_lengths, p.length_is_int64);
-        init_result(kExtend, at.extend, 0);
-        init_result(kNextToken, at.next_tokens, p.token_is_int64);
-        init_result(kPosition, at.positions, 1);
-        init_result(kFullSlot, at.full_slots, 0);
-        init_result(kSwaSlot, at.swa_slots, 0);
-        init_result(kSampled, at.sampled, 1);
-        narrow_tokens_ = global<int32_t>(at.tokens, static_cast<uint64_t>(p.num_tokens));
-        wide_tokens_ = global<int64_t>(at.tokens, static_cast<uint64_t>(p.num_tokens));
-        full_table_ = global<int32_t>(at.full_table, static_cast<uint64_t>(p.max_requests * p.full_row_elems));
-        swa_table_ = global<int32_t>(at.swa_table, static_cast<uint64_t>(p.max_requests * p.swa_row_elems));
+        pipe->InitBuffer(result_buffer_, kNumAdvancedFields * 2 * rows * sizeof(int32_t));
+        pipe->InitBuffer(token_buffer_, rows * kUbBlockBytes);
+        pipe->InitBuffer(slot_buffer_, (kSlotTileLanes + kPoolSlotElems) * sizeof(int32_t));
+        const bool is_wide[kNumAdvancedFields] = {p.length_is_int64 != 0, false, p.token_is_int64 != 0, true,  false,
+                                                  false,                  true,  false,                 false, false};
+        for (uint32_t field = 0; field < kNumAdvancedFields; ++field) {
+            results_[field].init(at(memory.fields[field]), p.num_rows, is_wide[field] ? 1 : 0,
+                                 result_buffer_.Get<int32_t>()[field * 2 * rows]);
+        }
+        const uint64_t tokens = static_cast<uint64_t>(p.num_samples != 0 ? p.num_rows * p.num_samples : p.num_tokens);
+        tokens_ = global<int32_t>(at(memory.tokens), tokens * token_words());
+        backup_ = global<int32_t>(at(memory.backup), static_cast<uint64_t>(p.num_rows) * token_words());
+        iota_ = slot_buffer_.Get<int32_t>();
+        slots_ = PoolSlots(p.pools, memory.tables, iota_, iota_[kSlotTileLanes]);
     }
 
     __aicore__ inline void run(VerifiedRows& rows) {
         const BlockShare share = advance_rows(p_, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
+        if (share.begin < share.end) {
+            fill_iota(iota_, kSlotTileLanes);
+        }
         for (int64_t first = share.begin; first < share.end; first += kAdvanceChunkRows) {
             const uint32_t count = static_cast<uint32_t>(min_of<int64_t>(kAdvanceChunkRows, share.end - first));
             rows.load_chunk(first, count);
-            fetch(rows, first, count);
+            fetch_tokens(rows, first, count);
             order<HardEvent::MTE2_S>();
             order<HardEvent::MTE3_S>();
             for (uint32_t i = 0; i < count; ++i) {
                 set(rows.get(first + i, &errors_), i);
             }
+            set_slots(kFull, rows, first, count);
+            set_slots(kSwa, rows, first, count);
             order<HardEvent::S_MTE3>();
-            for (uint32_t result = 0; result < kResults; ++result) {
-                if ((result != kFullSlot || pool_exists(p_.full_row_elems)) &&
-                    (result != kSwaSlot || pool_exists(p_.swa_row_elems))) {
-                    results_[result].store_chunk(first, count);
+            for (uint32_t field = 0; field < kNumAdvancedFields; ++field) {
+                if (field != kAdvancedHidden && wants(p_, static_cast<int32_t>(field))) {
+                    results_[field].store_chunk(first, count);
                 }
             }
         }
@@ -200,97 +233,91 @@ class AdvancedRows {
     }
 
   private:
-    static constexpr uint32_t kNextLength = 0;
-    static constexpr uint32_t kExtend = 1;
-    static constexpr uint32_t kNextToken = 2;
-    static constexpr uint32_t kPosition = 3;
-    static constexpr uint32_t kFullSlot = 4;
-    static constexpr uint32_t kSwaSlot = 5;
-    static constexpr uint32_t kSampled = 6;
-    static constexpr uint32_t kResults = 7;
+    static constexpr uint32_t kTokenOutput = static_cast<uint32_t>(kAdvancedTokens);
 
-    static constexpr uint32_t kTokenLane = 0;
-    static constexpr uint32_t kFullLane = 1;
-    static constexpr uint32_t kSwaLane = 2;
-    static constexpr uint32_t kLanes = 3;
+    // int32 words of a token.
+    __aicore__ inline uint32_t token_words() const { return p_.token_is_int64 != 0 ? 2 : 1; }
 
-    __aicore__ inline void init_result(uint32_t result, GM_ADDR values, int32_t is_int64) {
-        results_[result].init(values, p_.num_rows, is_int64,
-                              result_buffer_.Get<int32_t>()[result * 2 * static_cast<uint32_t>(kAdvanceChunkRows)]);
+    __aicore__ inline LocalTensor<int32_t> token_lane(uint32_t i) {
+        return token_buffer_.Get<int32_t>()[i * static_cast<uint32_t>(kLaneElems)];
     }
 
-    __aicore__ inline LocalTensor<int32_t> lane(uint32_t which, uint32_t chunk_row) {
-        const uint32_t index = which * static_cast<uint32_t>(kAdvanceChunkRows) + chunk_row;
-        return lane_buffer_.Get<int32_t>()[index * static_cast<uint32_t>(kLaneElems)];
-    }
-
-    __aicore__ inline void fetch(const VerifiedRows& rows, int64_t first, uint32_t count) {
+    __aicore__ inline void fetch_tokens(const VerifiedRows& rows, int64_t first, uint32_t count) {
         for (uint32_t i = 0; i < count; ++i) {
-            const VerifiedRow row = rows.get(first + i, nullptr);
-            if (has_accepted(row)) {
-                const uint64_t token = static_cast<uint64_t>(sampled_token(row));
-                if (p_.token_is_int64 != 0) {
-                    load(lane(kTokenLane, i).ReinterpretCast<int64_t>(), wide_tokens_[token], 1);
-                } else {
-                    load(lane(kTokenLane, i), narrow_tokens_[token], 1);
-                }
-            }
-            if (can_draft(row, p_)) {
-                fetch_slot(row, kFullLane, full_table_, p_.full_row_elems, i);
-                fetch_slot(row, kSwaLane, swa_table_, p_.swa_row_elems, i);
+            const int64_t index = first + i;
+            const VerifiedRow row = rows.get(index, nullptr);
+            if (row.count != 0) {
+                const int64_t token = p_.num_samples != 0 ? index * p_.num_samples + row.count - 1
+                                                          : sampled_token(row, advanced_row(row, p_));
+                load(token_lane(i), tokens_[static_cast<uint64_t>(token) * token_words()], token_words());
+            } else if (has_backup(row)) {
+                load(token_lane(i), backup_[static_cast<uint64_t>(index) * token_words()], token_words());
             }
         }
     }
 
-    __aicore__ inline void fetch_slot(const VerifiedRow& row, uint32_t which, const GlobalTensor<int32_t>& table,
-                                      int64_t row_elems, uint32_t i) {
-        if (pool_exists(row_elems)) {
-            load(lane(which, i), table[static_cast<uint64_t>(draft_slot_offset_elems(row, row_elems))], 1);
-        }
-    }
+    __aicore__ inline bool has_backup(const VerifiedRow& row) const { return p_.has_backup != 0 && !is_padding(row); }
 
     __aicore__ inline void set(const VerifiedRow& row, uint32_t i) {
-        const bool accepted = has_accepted(row);
-        const bool drafts = can_draft(row, p_);
-        results_[kNextLength].set(i, advanced_length(row));
-        results_[kExtend].set(i, extend_width(row));
-        results_[kNextToken].set(i, accepted ? token(i) : 0);
-        results_[kPosition].set(i, drafts ? advanced_length(row) : 0);
-        results_[kSampled].set(i, accepted ? sampled_token(row) : 0);
-        results_[kFullSlot].set(i, drafts && pool_exists(p_.full_row_elems) ? lane(kFullLane, i).GetValue(0) : 0);
-        results_[kSwaSlot].set(i, drafts && pool_exists(p_.swa_row_elems) ? lane(kSwaLane, i).GetValue(0) : 0);
+        const AdvancedRow next = advanced_row(row, p_);
+        results_[kAdvancedLengths].set(i, advanced_length(next));
+        results_[kAdvancedExtend].set(i, next.accepted);
+        results_[kTokenOutput].set(i, row.count != 0 || has_backup(row) ? token(i) : 0);
+        results_[kAdvancedPositions].set(i, can_draft(next, p_) ? advanced_length(next) : 0);
+        results_[kAdvancedSampled].set(i, next.accepted != 0 ? sampled_token(row, next) : 0);
+        results_[kAdvancedCounts].set(i, row.count);
+        results_[kAdvancedRejected].set(i, next.rejected);
     }
 
     __aicore__ inline int64_t token(uint32_t i) {
-        const LocalTensor<int32_t> value = lane(kTokenLane, i);
+        const LocalTensor<int32_t> value = token_lane(i);
         return p_.token_is_int64 != 0 ? value.ReinterpretCast<int64_t>().GetValue(0)
                                       : static_cast<int64_t>(value.GetValue(0));
     }
 
+    // The slot of the newest token's position of each row: a run of one unit in 8 lanes.
+    __aicore__ inline void set_slots(int32_t pool, const VerifiedRows& rows, int64_t first, uint32_t count) {
+        const uint32_t field = static_cast<uint32_t>(kAdvancedFullSlots + pool);
+        if (!wants(p_, static_cast<int32_t>(field))) {
+            return;
+        }
+        for (uint32_t begin = 0; begin < count; begin += kMaxRuns) {
+            const uint32_t num_runs = min_of<uint32_t>(kMaxRuns, count - begin);
+            for (uint32_t i = 0; i < num_runs; ++i) {
+                const VerifiedRow row = rows.get(first + begin + i, nullptr);
+                const AdvancedRow next = advanced_row(row, p_);
+                runs_[i] = UnitRun{row.request, advanced_length(next), 1, 0, can_draft(next, p_) ? 1 : 0,
+                                   i * static_cast<uint32_t>(kLaneElems)};
+            }
+            // S has read the slots of the tile before.
+            order<HardEvent::S_V>();
+            slots_.start(runs_, num_runs, num_runs * static_cast<uint32_t>(kLaneElems));
+            const LocalTensor<int32_t> found = slots_.slots(pool, p_.dummy_slots[pool]);
+            order<HardEvent::V_S>();
+            for (uint32_t i = 0; i < num_runs; ++i) {
+                results_[field].set(begin + i, found.GetValue(i * static_cast<uint32_t>(kLaneElems)));
+            }
+        }
+    }
+
     const AdvanceStepParams& p_;
     ErrorLane errors_;
-    TBuf<TPosition::VECCALC> result_buffer_, lane_buffer_;
-    RowValues results_[kResults];
-    GlobalTensor<int32_t> narrow_tokens_, full_table_, swa_table_;
-    GlobalTensor<int64_t> wide_tokens_;
+    TBuf<TPosition::VECCALC> result_buffer_, token_buffer_, slot_buffer_;
+    RowValues results_[kNumAdvancedFields];
+    GlobalTensor<int32_t> tokens_, backup_;
+    LocalTensor<int32_t> iota_;
+    PoolSlots slots_;
+    UnitRun runs_[kMaxRuns];
 };
 
 }  // namespace dsv4::kernel
 
-extern "C" __global__ __aicore__ void advance_step(GM_ADDR full_table, GM_ADDR swa_table, GM_ADDR requests,
-                                                   GM_ADDR lengths, GM_ADDR accepted, GM_ADDR tokens,
-                                                   GM_ADDR cu_seqlens, GM_ADDR hidden, GM_ADDR next_lengths,
-                                                   GM_ADDR extend, GM_ADDR next_tokens, GM_ADDR positions,
-                                                   GM_ADDR full_slots, GM_ADDR swa_slots, GM_ADDR sampled,
-                                                   GM_ADDR next_hidden, GM_ADDR error_lanes, AdvanceStepParams p) {
+extern "C" __global__ __aicore__ void advance_step(GM_ADDR error_lanes, AdvanceStepAddresses memory, AdvanceStepParams p) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
     AscendC::TPipe pipe;
-    const dsv4::kernel::AdvanceAddresses at{full_table,  swa_table, requests,   lengths,   accepted, tokens,
-                                            cu_seqlens,  hidden,    next_lengths, extend,  next_tokens, positions,
-                                            full_slots,  swa_slots, sampled,    next_hidden};
-    dsv4::kernel::VerifiedRows rows(&pipe, at, p);
-    dsv4::kernel::HiddenRows hidden_rows(&pipe, hidden, next_hidden, p);
-    dsv4::kernel::AdvancedRows advanced_rows(&pipe, at, error_lanes, p);
+    dsv4::kernel::VerifiedRows rows(&pipe, memory, p);
+    dsv4::kernel::HiddenRows hidden_rows(&pipe, memory, p);
+    dsv4::kernel::AdvancedRows advanced_rows(&pipe, memory, error_lanes, p);
     // First: the second overwrites lengths when they change in place.
     hidden_rows.run(rows);
     advanced_rows.run(rows);

@@ -1,38 +1,39 @@
 #include "ops/advance_step/advance_step.h"
+#include "torch/device_limits.h"
 #include "torch/launch.h"
+#include "torch/launch_memory.h"
 
-// Names the parameter struct above without declaring it.
+// Names the parameter structs above without declaring them.
 #include "aclrtlaunch_advance_step.h"
 
 namespace dsv4 {
 namespace {
 
-void launch_advance_step(const AdvanceStepParams& p, const AdvanceInputs& inputs, const AdvanceOutputs& out) {
+constexpr char kOp[] = "advance_step";
+
+void launch_advance_step(const AdvanceStepParams& p, const AdvanceTensors& t) {
     if (p.num_rows == 0) {
         return;
     }
-    // What is not given is not read or written.
-    const std::array memory{inputs.full_table,
-                            inputs.swa_table,
-                            inputs.req_pool_indices,
-                            inputs.seq_lens,
-                            inputs.accepted_lens,
-                            inputs.token_ids,
-                            inputs.cu_seqlens.value_or(inputs.seq_lens),
-                            inputs.hidden_states.value_or(inputs.seq_lens),
-                            out.next_seq_lens,
-                            out.extend_lens,
-                            out.next_token_ids,
-                            out.positions,
-                            out.out_full_loc,
-                            out.out_swa_loc,
-                            out.sampled_index,
-                            out.next_hidden.value_or(out.extend_lens)};
-    npu::launch_on(
-        "advance_step", memory, advance_blocks(p, npu::vector_cores(inputs.seq_lens)),
-        [p = p, errors = npu::error_lanes(inputs.seq_lens)](uint32_t blocks, void* stream, auto... at) mutable {
-            return ACLRT_LAUNCH_KERNEL(advance_step)(blocks, stream, at..., errors, &p);
-        });
+    check::device_pages(kOp, p.pools);
+    TORCH_CHECK_VALUE(p.num_samples == 0 || sample_tile_rows(p) > 0, kOp, ": token_ids has ", p.num_samples,
+                      " columns, expected at most ", kSampleTileWords / (p.token_is_int64 ? 2 : 1), " on a device");
+    npu::LaunchMemory memory;
+    AdvanceStepAddresses at{};
+    memory.add(t.tables, at.tables);
+    at.requests = memory.add(t.req_pool_indices);
+    at.lengths = memory.add(t.seq_lens);
+    at.accepted = memory.add(t.accepted_lens);
+    at.tokens = memory.add(t.token_ids);
+    at.cu_seqlens = memory.add(t.cu_seqlens);
+    at.drafts = memory.add(t.num_draft_tokens);
+    at.backup = memory.add(t.backup_tokens);
+    at.hidden = memory.add(t.hidden_states);
+    memory.add(t.fields, at.fields);
+    npu::launch(kOp, memory.tensors(), advance_blocks(p, npu::vector_cores(t.seq_lens)),
+                [p = p, at = at, errors = npu::error_lanes(t.seq_lens)](uint32_t blocks, void* stream) mutable {
+                    return ACLRT_LAUNCH_KERNEL(advance_step)(blocks, stream, errors, &at, &p);
+                });
 }
 
 }  // namespace
