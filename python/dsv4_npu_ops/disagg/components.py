@@ -24,6 +24,11 @@ class StateType(StrEnum):
     C128_STATE = "c128_state"
     """unfinished input of the ratio-128 compressors; slots of pool ``c128_state``"""
 
+    @property
+    def pool(self) -> str:
+        """The pool whose slots the tensors of this kind have."""
+        return "c4" if self is StateType.INDEXER else self.value
+
 
 class CompressorTensors(Protocol):
     """One compressor's tensors, both with a slot per row."""
@@ -50,8 +55,7 @@ class LayerTensors(Protocol):
 class PoolTensors(Protocol):
     """All layers' tensors, such as ``dsv4_npu_ops.mtp.pools.KVPools``; ``nextn`` is None without an MTP layer."""
 
-    @property
-    def page_size(self) -> int: ...
+    def page_size_of(self, pool: str, /) -> int: ...
     @property
     def layers(self) -> Sequence[LayerTensors]: ...
     @property
@@ -112,7 +116,7 @@ def state_components(pools: PoolTensors) -> list[StateComponent]:
         if layer.indexer is not None:
             tensors[StateType.INDEXER].append(layer.indexer.entries)
             tensors[state].append(layer.indexer.state)
-    return [_component(kind, held, pools.page_size) for kind, held in tensors.items() if held]
+    return [_component(kind, held, pools.page_size_of(kind.pool)) for kind, held in tensors.items() if held]
 
 
 def _component(kind: StateType, tensors: list[Tensor], page_size: int) -> StateComponent:

@@ -148,7 +148,7 @@ class DecodeRun(Run):
         """Puts the request where its prefill ended, MTP layer included."""
         if self._drafter is not None:
             try:
-                streams = decode_tensor(answer["streams"]).to(self._tables.swa.device)
+                streams = decode_tensor(answer["streams"]).to(self._tables.device)
                 self._drafter.remember([running.row], streams)
             except (KeyError, TypeError, ValueError, RuntimeError) as error:
                 raise TransferFailed(f"expected the MTP layer's streams of one token, got {error!r}") from error

@@ -52,14 +52,13 @@ class DraftExtend:
         max_seq_len: int | None = None,
     ) -> None:
         self._tables = tables.select("swa")
-        layout = self._tables.layout
-        self._max_seq_len = layout.max_context_len if max_seq_len is None else max_seq_len
-        longest = min(self._max_seq_len, layout.max_context_len)
-        self.inputs = StaticInputs(layout, num_rows, longest, max_width, ragged=True)
+        self._max_seq_len = tables.max_context_len if max_seq_len is None else max_seq_len
+        longest = min(self._max_seq_len, tables.max_context_len)
+        self.inputs = StaticInputs(tables, num_rows, longest, max_width, ragged=True)
         num_tokens = num_rows * max_width
-        self._step = VerifyStep.empty(layout, num_rows, num_tokens, 0, self._max_seq_len)
+        self._step = VerifyStep.empty(self._tables, num_rows, num_tokens, 0, self._max_seq_len)
         # Rows without elements: the groups' rotations are not wanted.
-        self._no_rope = rope_cos.new_empty((layout.max_context_len, 0), dtype=torch.float32)
+        self._no_rope = rope_cos.new_empty((tables.max_context_len, 0), dtype=torch.float32)
         self._rope = rope_cos, rope_sin
         self.cos, self.sin = empty_rows(num_tokens, self._rope, dtype)
 

@@ -81,19 +81,18 @@ class MultiStepDraft:
         reserved = topk > 1 if reserved is None else reserved
         if topk > 1 and not reserved:
             raise ValueError(f"MultiStepDraft: topk is {topk}, expected 1 without a reservation")
-        layout = tables.layout
         self._tables, self._pool, self._rope = tables, pool, (rope_cos, rope_sin)
         self._num_rows, self._num_steps, self._topk, self._pad_to = num_rows, num_steps, topk, pad_to
-        self.inputs = StaticInputs(layout, num_rows, layout.max_context_len, 0, ragged=False)
+        self.inputs = StaticInputs(tables, num_rows, tables.max_context_len, 0, ragged=False)
         self.reservation: Tensor | None = None
         if reserved:
             zeros = torch.zeros(num_rows * topk * num_steps, dtype=torch.int32, device="cpu")
-            self.reservation = zeros.to(layout.device, copy=True)
+            self.reservation = zeros.to(tables.device, copy=True)
         entries = max(num_entries, self._padded(num_rows))
         self.buffers = DraftSteps.empty(
-            num_steps, entries, rope_cos.shape[1], dtype=rope_cos.dtype, device=layout.device
+            num_steps, entries, rope_cos.shape[1], dtype=rope_cos.dtype, device=tables.device
         )
-        self._no_slots = torch.empty(0, dtype=torch.int32, device=layout.device)
+        self._no_slots = torch.empty(0, dtype=torch.int32, device=tables.device)
         self._views: dict[int, tuple[DraftStep, ...]] = {}
         self.steps = self._first_entries(entries)
 

@@ -6,7 +6,7 @@ from torch import Tensor
 from dsv4_npu_ops.cache import HostStaging
 from dsv4_npu_ops.cache.allocator import Integers, host_integers
 from dsv4_npu_ops.graph_capture import is_capturing
-from dsv4_npu_ops.layout import KVLayout
+from dsv4_npu_ops.layout import RequestTables
 
 
 class StaticInputs:
@@ -20,7 +20,7 @@ class StaticInputs:
         widths: int32 ``[R]``, or None.
 
     Args:
-        layout: names the device and the requests.
+        tables: name the device and the requests.
         num_rows: R.
         max_final_len: raw tokens that a row may have after the step.
         width: new tokens of every row (0: none are counted), or with ``ragged`` the most of one row.
@@ -29,11 +29,11 @@ class StaticInputs:
     Source: docs/spec.md, graphs.
     """
 
-    def __init__(self, layout: KVLayout, num_rows: int, max_final_len: int, width: int, *, ragged: bool) -> None:
-        self._layout, self._max_final_len, self._width = layout, max_final_len, width
+    def __init__(self, tables: RequestTables, num_rows: int, max_final_len: int, width: int, *, ragged: bool) -> None:
+        self._tables, self._max_final_len, self._width = tables, max_final_len, width
         zeros = torch.zeros(3 if ragged else 2, num_rows, dtype=torch.int32, device="cpu")
-        self._values = zeros.to(layout.device, copy=True)
-        self._staging = HostStaging(layout.device)
+        self._values = zeros.to(tables.device, copy=True)
+        self._staging = HostStaging(tables.device)
         self.req_pool_indices, self.seq_lens = self._values[0], self._values[1]
         self.widths: Tensor | None = self._values[2] if ragged else None
 
@@ -81,7 +81,7 @@ class StaticInputs:
             or min(lengths) < 0
             or max(lengths) + max(widths) > self._max_final_len
             or min(requests) < 0
-            or max(requests) >= self._layout.max_requests
+            or max(requests) >= self._tables.max_requests
         ):
             # Only now row by row: some of them may be allowed, or padding.
             for row in range(count):
@@ -102,7 +102,7 @@ class StaticInputs:
                 f"fill: seq_lens[{row}] is {length} before {width} new tokens, expected at most "
                 f"{self._max_final_len} with them"
             )
-        elif not 0 <= request < self._layout.max_requests:
+        elif not 0 <= request < self._tables.max_requests:
             raise ValueError(
-                f"fill: req_pool_indices[{row}] is {request}, expected 0 <= index < {self._layout.max_requests}"
+                f"fill: req_pool_indices[{row}] is {request}, expected 0 <= index < {self._tables.max_requests}"
             )

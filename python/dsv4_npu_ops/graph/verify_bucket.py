@@ -75,7 +75,7 @@ class VerifyBucket:
         rope_cos, rope_sin: float32 ``[max_pos, D]`` tables of the compressed layers' base.
         token_rope: tables of every base whose rows the tokens need, by a name of the caller's choice.
         token_dtype: of the tokens' RoPE rows; default that of their tables.
-        max_seq_len: raw tokens that the page tables cover; default the layout's ``max_context_len``.
+        max_seq_len: raw tokens that the page tables cover; default the tables' ``max_context_len``.
         page_tables: metadata of a bucket with at least as many rows, whose page tables are shared.
 
     Raises:
@@ -96,14 +96,13 @@ class VerifyBucket:
         max_seq_len: int | None = None,
         page_tables: CompressMetadata | None = None,
     ) -> None:
-        layout = tables.layout
         self.shape = shape
         self._tables, self._rope = tables, (rope_cos, rope_sin)
-        self._max_seq_len = layout.max_context_len if max_seq_len is None else max_seq_len
-        longest = min(self._max_seq_len, layout.max_context_len)
-        self.inputs = StaticInputs(layout, shape.num_rows, longest, shape.width, ragged=shape.ragged)
+        self._max_seq_len = tables.max_context_len if max_seq_len is None else max_seq_len
+        longest = min(self._max_seq_len, tables.max_context_len)
+        self.inputs = StaticInputs(tables, shape.num_rows, longest, shape.width, ragged=shape.ragged)
         self.step = VerifyStep.empty(
-            layout, shape.num_rows, shape.num_tokens, rope_cos.shape[1], self._max_seq_len, page_tables
+            tables, shape.num_rows, shape.num_tokens, rope_cos.shape[1], self._max_seq_len, page_tables
         )
         self._token_tables = dict(token_rope or {})
         self.token_rope = {

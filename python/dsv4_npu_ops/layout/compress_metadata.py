@@ -9,6 +9,7 @@ from torch import Tensor
 
 from dsv4_npu_ops.layout.capacity import group_capacity, page_columns
 from dsv4_npu_ops.layout.kv_layout import KVLayout
+from dsv4_npu_ops.layout.tables import RequestTables
 
 PAGE_TABLE_POOLS: tuple[str, ...] = ("swa", "c4", "c128", "c4_state", "c128_state")
 """Pools that have a page table, in the order of the metadata's outputs."""
@@ -46,7 +47,7 @@ class CompressMetadata:
     @classmethod
     def empty(
         cls,
-        layout: KVLayout,
+        pools: KVLayout | RequestTables,
         num_rows: int,
         num_tokens: int,
         max_seq_len: int | None = None,
@@ -55,7 +56,7 @@ class CompressMetadata:
         """Uninitialised buffers for the ``out=`` form.
 
         Args:
-            layout: pools, page size and device.
+            pools: layout or tables that name the pools, their page sizes and the device.
             num_rows: B, padding rows included.
             num_tokens: T, the most tokens a step has.
             max_seq_len: raw tokens that the page tables cover; default the layout's ``max_context_len``.
@@ -69,14 +70,14 @@ class CompressMetadata:
                 f"CompressMetadata.empty: num_rows, num_tokens and max_seq_len are {num_rows}, {num_tokens} and "
                 f"{max_seq_len}, expected at least 0"
             )
-        length = layout.max_context_len if max_seq_len is None else max_seq_len
+        length = pools.max_context_len if max_seq_len is None else max_seq_len
         c4_groups, c128_groups = (group_capacity(num_tokens, num_rows, ratio) for ratio in (4, 128))
 
         def buffer(*shape: int, dtype: torch.dtype = torch.int32) -> Tensor:
-            return torch.empty(shape, dtype=dtype, device=layout.device)
+            return torch.empty(shape, dtype=dtype, device=pools.device)
 
         def page_table(pool: str) -> Tensor:
-            columns = page_columns(length, pool, layout.page_size) if layout.has_pool(pool) else 0
+            columns = page_columns(length, pool, pools.page_size_of(pool)) if pools.has_pool(pool) else 0
             if page_tables is None:
                 return buffer(num_rows, columns)
             shared: Tensor = getattr(page_tables, f"{pool}_page_table")
@@ -90,8 +91,8 @@ class CompressMetadata:
         return cls(
             buffer(c4_groups, dtype=torch.int64),
             buffer(c128_groups, dtype=torch.int64),
-            buffer(c4_groups if layout.has_pool("c4") else 0),
-            buffer(c128_groups if layout.has_pool("c128") else 0),
+            buffer(c4_groups if pools.has_pool("c4") else 0),
+            buffer(c128_groups if pools.has_pool("c128") else 0),
             buffer(num_rows),
             buffer(num_rows),
             buffer(num_rows + 1),

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from dsv4_npu_ops.layout.capacity import group_capacity
 from dsv4_npu_ops.layout.kv_layout import POOLS, RAW_TOKENS_PER_SLOT, KVLayout
+from dsv4_npu_ops.layout.tables import RequestTables
 
 
 @dataclass
@@ -41,7 +42,7 @@ class OutCacheLoc:
         )
 
     @classmethod
-    def empty(cls, layout: KVLayout, num_rows: int, num_tokens: int) -> OutCacheLoc:
+    def empty(cls, pools: KVLayout | RequestTables, num_rows: int, num_tokens: int) -> OutCacheLoc:
         """Uninitialised buffers for the ``out=`` form of a step of ``num_rows`` rows and at most ``num_tokens`` tokens.
 
         The dense ones hold every group that such a step can complete: ``group_capacity(T, B, ratio)`` entries.
@@ -57,6 +58,6 @@ class OutCacheLoc:
         def buffer(pool: str) -> Tensor:
             ratio = RAW_TOKENS_PER_SLOT[pool]
             entries = num_tokens if ratio == 1 else group_capacity(num_tokens, num_rows, ratio)
-            return torch.empty(entries if layout.has_pool(pool) else 0, dtype=torch.int32, device=layout.device)
+            return torch.empty(entries if pools.has_pool(pool) else 0, dtype=torch.int32, device=pools.device)
 
         return cls(*(buffer(pool) for pool in POOLS))

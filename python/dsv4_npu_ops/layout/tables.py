@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from torch import Tensor, zeros
-from torch import int32 as torch_int32
+import torch
+from torch import Tensor
 
 from dsv4_npu_ops.layout.kv_layout import POOLS, KVLayout
-from dsv4_npu_ops.layout.pool_address import PageTable, PoolAddress, op_addresses, page_size_of
+from dsv4_npu_ops.layout.pool_address import PageTable, PoolAddress, SlotTable, op_addresses, page_size_of
 
 
 class RequestTables:
@@ -31,7 +31,7 @@ class RequestTables:
         def page_table(pool: str) -> PageTable:
             shape = (layout.max_requests, layout.num_columns(pool))
             # Made on the host and copied: a fill on the device would be a launch of its own.
-            table = zeros(shape, dtype=torch_int32, device="cpu").to(layout.device)
+            table = torch.zeros(shape, dtype=torch.int32, device="cpu").to(layout.device)
             return PageTable(table, layout.page_size_of(pool))
 
         self._set(
@@ -69,6 +69,17 @@ class RequestTables:
         self.max_context_len = max_context_len
         self.op_tables: list[Tensor | None] = [address.table for address in addresses]
         self.op_addressing: list[int] = [number for address in addresses for number in address.fields]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tables are; the CPU when no pool has one."""
+        return next((table.device for table in self.op_tables if table is not None), torch.device("cpu"))
+
+    @property
+    def max_requests(self) -> int:
+        """Rows that every table has; the greatest int32 when no pool has one."""
+        tables = (address.table for address in self.pools.values() if isinstance(address, PageTable | SlotTable))
+        return min((table.shape[0] for table in tables), default=2**31 - 1)
 
     def has_pool(self, pool: str) -> bool:
         """Whether the pool exists."""

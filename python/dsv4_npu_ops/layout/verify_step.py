@@ -10,6 +10,7 @@ from torch import Tensor
 from dsv4_npu_ops.layout.compress_metadata import CompressMetadata
 from dsv4_npu_ops.layout.kv_layout import KVLayout
 from dsv4_npu_ops.layout.out_cache_loc import OutCacheLoc
+from dsv4_npu_ops.layout.tables import RequestTables
 
 
 @dataclass(slots=True)
@@ -33,7 +34,7 @@ class VerifyStep:
     @classmethod
     def empty(
         cls,
-        layout: KVLayout,
+        pools: KVLayout | RequestTables,
         num_rows: int,
         num_tokens: int,
         rope_dim: int,
@@ -43,7 +44,7 @@ class VerifyStep:
         """Uninitialised buffers for the ``out=`` form.
 
         Args:
-            layout, num_rows, num_tokens, max_seq_len, page_tables: as in ``CompressMetadata.empty``.
+            pools, num_rows, num_tokens, max_seq_len, page_tables: as in ``CompressMetadata.empty``.
             rope_dim: D, elements of a RoPE row.
 
         Raises:
@@ -51,10 +52,10 @@ class VerifyStep:
         """
         if rope_dim < 0:
             raise ValueError(f"VerifyStep.empty: rope_dim is {rope_dim}, expected at least 0")
-        metadata = CompressMetadata.empty(layout, num_rows, num_tokens, max_seq_len, page_tables)
+        metadata = CompressMetadata.empty(pools, num_rows, num_tokens, max_seq_len, page_tables)
         groups = (metadata.positions_c4, metadata.positions_c4, metadata.positions_c128, metadata.positions_c128)
         return cls(
-            OutCacheLoc.empty(layout, num_rows, num_tokens),
+            OutCacheLoc.empty(pools, num_rows, num_tokens),
             metadata,
-            *(torch.empty(len(g), rope_dim, dtype=torch.float32, device=layout.device) for g in groups),
+            *(torch.empty(len(g), rope_dim, dtype=torch.float32, device=pools.device) for g in groups),
         )

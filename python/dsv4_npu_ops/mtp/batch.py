@@ -24,6 +24,7 @@ from dsv4_npu_ops import (
     rope_gather,
 )
 from dsv4_npu_ops.graph import MultiStepDraft
+from dsv4_npu_ops.layout import POOLS
 from dsv4_npu_ops.mtp.pools import layer_ratios
 from dsv4_npu_ops.mtp.stats import OpClock
 from dsv4_npu_ops.mtp.step import Rotary, Step
@@ -103,10 +104,11 @@ class StepBuilder:
         draft_steps: int,
     ) -> None:
         self._tables, self._layout = tables, layout
+        self._page_sizes = {pool: layout.page_size_of(pool) for pool in POOLS if layout.has_pool(pool)}
         self._model_device = torch.device(layout.device if model_device is None else model_device)
         self._staging = HostStaging(layout.device)
         self._copy_to_model = clock.wrap(lambda tensor: tensor.to(self._model_device), "copy_to_model")
-        self._copy_to_ops = clock.wrap(lambda tensor: tensor.to(tables.swa.device), "copy_to_ops")
+        self._copy_to_ops = clock.wrap(lambda tensor: tensor.to(tables.device), "copy_to_ops")
         cache = RopeCache()
         self._rope: dict[str, Rotary] = {}
         for base, ratio in (("main", 0), ("compress", 4)):
@@ -142,7 +144,7 @@ class StepBuilder:
         return rows, lens, batch.widths[0] if uniform else widths[0]
 
     def _for_ops(self, tensor: Tensor) -> Tensor:
-        return tensor if tensor.device == self._tables.swa.device else self._copy_to_ops(tensor)
+        return tensor if tensor.device == self._tables.device else self._copy_to_ops(tensor)
 
     def _for_model(self, tensor: Tensor) -> Tensor:
         return tensor if tensor.device == self._model_device else self._copy_to_model(tensor)
@@ -169,7 +171,7 @@ class StepBuilder:
         return Step(
             _NO_TOKENS,
             CompressMetadata(*(self._for_model(getattr(metadata, field.name)) for field in fields(metadata))),
-            self._layout.page_size,
+            self._page_sizes,
             self._layout.sliding_window,
             max_width,
             max_kv_len,

@@ -84,13 +84,16 @@ class KVPools:
         device: torch.device | str | None = None,
         fill: float = 0.0,
     ) -> None:
-        self.page_size = layout.page_size
         self._layout, self._dtype, self._fill = layout, dtype, fill
         self._device = layout.device if device is None else device
         self._tensors: dict[str, list[Tensor]] = {pool: [] for pool in POOLS}
         head, index = config.head_dim, config.index_head_dim
         self.layers = [self._layer(ratio, head, index) for ratio in layer_ratios(config)]
         self.nextn = self._layer(0, head, index)
+
+    def page_size_of(self, pool: str) -> int:
+        """Slots of a page of the pool's tensors."""
+        return self._layout.page_size_of(pool)
 
     def _layer(self, ratio: int, head_dim: int, index_dim: int) -> LayerPools:
         swa = self._rows("swa", head_dim)
@@ -132,5 +135,5 @@ class KVPools:
                 continue
             sources, destinations = (ids.to(self._device).long() for ids in pages)
             for tensor in self._tensors[pool]:
-                by_page = tensor.view(-1, self.page_size, *tensor.shape[1:])
+                by_page = tensor.view(-1, self.page_size_of(pool), *tensor.shape[1:])
                 by_page[destinations] = by_page[sources]

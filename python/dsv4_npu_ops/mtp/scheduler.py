@@ -115,16 +115,22 @@ def lifetime_pages(request: Request, layout: KVLayout) -> dict[str, int]:
     ``full``, ``c4`` and ``c128`` grow to the end. The others keep a window and the step's own tokens: verifies reserve
     all of their tokens, a prefill chunk all of its sliding window but only the tail of its state.
     """
-    page, n = layout.page_size, request.reserve
+    n = request.reserve
+    page = {pool: layout.page_size_of(pool) for pool in POOLS if layout.has_pool(pool)}
     longest = min(len(request.prompt) + request.max_new_tokens + n, layout.max_context_len)
     chunk = min(request.chunk_size, len(request.prompt))
-    every = {unit: -(-(longest // unit) // page) for unit in (1, 4, 128)}
-    pages = {"full": every[1], "c4": every[4], "c128": every[128]}
-    pages["swa"] = min(every[1], _span_pages(layout.sliding_window + max(chunk, n), page))
-    for pool, kept in _STATE_TOKENS.items():
-        # Between two chunks both the old tail and the new one are owned.
-        pages[pool] = min(every[1], max(2 * _span_pages(kept, page), _span_pages(kept + n, page)))
-    return {pool: pages[pool] for pool in POOLS if layout.has_pool(pool)}
+    every = layout.pages_needed(longest)
+
+    def most(pool: str) -> int:
+        if pool == "swa":
+            return min(every[pool], _span_pages(layout.sliding_window + max(chunk, n), page[pool]))
+        if pool in _STATE_TOKENS:
+            kept = _STATE_TOKENS[pool]
+            # Between two chunks both the old tail and the new one are owned.
+            return min(every[pool], max(2 * _span_pages(kept, page[pool]), _span_pages(kept + n, page[pool])))
+        return every[pool]
+
+    return {pool: most(pool) for pool in page}
 
 
 def _pages_between(begin: int, end: int, most: Mapping[str, int], layout: KVLayout) -> dict[str, int]:
@@ -139,7 +145,9 @@ def _resume_chunk(request: Request, layout: KVLayout) -> int:
     Of the pools, only ``swa`` has to hold a chunk beside what ``lifetime_pages`` counts anyway.
     """
     counted = max(min(request.chunk_size, len(request.prompt)), request.reserve)
-    spare = (layout.num_pages.get("swa", 0) - 1) * layout.page_size + 1 - layout.sliding_window
+    if not layout.has_pool("swa"):
+        return counted
+    spare = (layout.num_pages["swa"] - 1) * layout.page_size_of("swa") + 1 - layout.sliding_window
     return min(request.chunk_size, max(counted, spare))
 
 
@@ -221,8 +229,9 @@ class Scheduler:
     def _next_step_pages(self, running: Running) -> dict[str, int]:
         most = dict(running.pages)
         if running.prefilling:
-            tails = {pool: _span_pages(kept, self._layout.page_size) for pool, kept in _STATE_TOKENS.items()}
-            most = {pool: min(pages, tails.get(pool, pages)) for pool, pages in most.items()}
+            for pool in most.keys() & _STATE_TOKENS.keys():
+                tail = _span_pages(_STATE_TOKENS[pool], self._layout.page_size_of(pool))
+                most[pool] = min(most[pool], tail)
         return _pages_between(running.committed, running.next_len, most, self._layout)
 
     def _pages_to_start(self, waiting: Running) -> dict[str, int]:

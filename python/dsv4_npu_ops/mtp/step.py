@@ -4,6 +4,7 @@ A step flattens the new tokens of all rows into T tokens. Every index below foll
 (docs/spec.md, compress metadata) by tensor arithmetic over rows; layers of the same kind share it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -63,7 +64,7 @@ class Step:
     Attributes:
         token_ids: ``[T]`` int64.
         metadata: the step's compress metadata of B rows.
-        page_size, window: of the layout, in slots and tokens.
+        page_sizes: slots of a page, by pool; window: of the layout, in tokens.
         max_width: most tokens that a row brings (Q); max_kv_len: longest row after this step. Both from the host.
         swa_slots: ``[T]``, where each token's sliding-window KV goes; 0 for padding.
         rotary: by rope base, ``main`` (ratio 0) and ``compress``, rows at the tokens' positions.
@@ -75,7 +76,7 @@ class Step:
 
     token_ids: Tensor
     metadata: CompressMetadata
-    page_size: int
+    page_sizes: Mapping[str, int]
     window: int
     max_width: int
     max_kv_len: int
@@ -141,10 +142,11 @@ class Step:
         offsets = torch.arange(self.max_width, device=self.start_pos.device)
         return self.start_pos[:, None] + offsets
 
-    def _slots(self, page_table: Tensor, units: Tensor, valid: Tensor) -> Tensor:
-        """Slots of ``units`` ``[N, K]`` through page tables ``[N, W]``; 0 where not valid."""
-        pages = page_table.long().gather(1, (units // self.page_size).clamp(0, page_table.shape[1] - 1))
-        return torch.where(valid, pages * self.page_size + units % self.page_size, 0)
+    def _slots(self, pool: str, page_table: Tensor, units: Tensor, valid: Tensor) -> Tensor:
+        """Slots of ``units`` ``[N, K]`` through page tables ``[N, W]`` of ``pool``; 0 where not valid."""
+        page_size = self.page_sizes[pool]
+        pages = page_table.long().gather(1, (units // page_size).clamp(0, page_table.shape[1] - 1))
+        return torch.where(valid, pages * page_size + units % page_size, 0)
 
     @cached_property
     def window_keys(self) -> Keys:
@@ -155,18 +157,19 @@ class Step:
         valid = units < self.final_len[:, None]
         distance = self._query_positions[:, :, None] - units[:, None, :]
         visible = valid[:, None, :] & (distance >= 0) & (distance < self.window)
-        return Keys(self._slots(self.metadata.swa_page_table, units, valid), valid, visible)
+        return Keys(self._slots("swa", self.metadata.swa_page_table, units, valid), valid, visible)
 
     def compressed_keys(self, ratio: int) -> Keys:
         """The completed groups: query position p sees groups ``g < (p + 1) // ratio``."""
         if ratio not in self._compressed_keys:
+            pool = f"c{ratio}"
             table = self.metadata.c4_page_table if ratio == 4 else self.metadata.c128_page_table
             groups = torch.arange(self.max_kv_len // ratio, device=table.device)
             units = groups.expand(table.shape[0], -1)
             valid = units < (self.final_len // ratio)[:, None]
             ready = (self._query_positions + 1) // ratio
             visible = valid[:, None, :] & (groups < ready[:, :, None])
-            self._compressed_keys[ratio] = Keys(self._slots(table, units, valid), valid, visible)
+            self._compressed_keys[ratio] = Keys(self._slots(pool, table, units, valid), valid, visible)
         return self._compressed_keys[ratio]
 
     def groups(self, ratio: int) -> Groups:
@@ -193,7 +196,7 @@ class Step:
         start = self.start_pos[row, None]
         in_step, absent = real & (raw >= start), raw < 0
         token_index = torch.where(in_step, self.token_offsets[row, None] + raw - start, 0)
-        state_slots = self._slots(table[row], raw.clamp(min=0), real & ~in_step & ~absent)
+        state_slots = self._slots(f"c{ratio}_state", table[row], raw.clamp(min=0), real & ~in_step & ~absent)
         rotary = self.group_rotary[ratio]
         return Groups(
             locations[:count].long(), (rotary[0][:count], rotary[1][:count]), token_index, state_slots, in_step, absent
