@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from dsv4_npu_ops.layout.kv_layout import KVLayout
+from dsv4_npu_ops.layout.tables import RequestTables
 
 
 @dataclass(slots=True)
@@ -23,6 +24,8 @@ class AdvancedStep:
             not exist has 0 entries.
         sampled_index: ``[B]`` int64 index of the row's last accepted token among the verify's; 0 for padding.
         hidden_states: ``[B, ...]`` the hidden states of those tokens, zeros for padding; None if none were given.
+        valid_counts: ``[B]`` int32 samples that a row has, or its accepted length; 0 for padding. None: not asked for.
+        rejected_lens: ``[B]`` int32 inputs that were not accepted; 0 for padding and rows that sat out. None likewise.
 
     A row that sat out keeps its length and is padding otherwise.
 
@@ -37,26 +40,30 @@ class AdvancedStep:
     out_swa_loc: Tensor
     sampled_index: Tensor
     hidden_states: Tensor | None = None
+    valid_counts: Tensor | None = None
+    rejected_lens: Tensor | None = None
 
     @classmethod
     def empty(
         cls,
-        layout: KVLayout,
+        pools: KVLayout | RequestTables,
         num_rows: int,
         *,
         seq_lens: Tensor | None = None,
         token_dtype: torch.dtype = torch.int64,
         hidden_shape: tuple[int, ...] | None = None,
         hidden_dtype: torch.dtype = torch.bfloat16,
+        counts: bool = False,
     ) -> AdvancedStep:
         """Uninitialised buffers for the ``out=`` form.
 
         Args:
-            layout: device and pools.
+            pools: layout or tables that name the pools and the device.
             num_rows: B.
             seq_lens: the buffer of the old lengths, to change them in place; None makes a new int32 one.
             token_dtype: dtype of the verify's token ids.
             hidden_shape, hidden_dtype: of one token's hidden states; None for none.
+            counts: whether ``valid_counts`` and ``rejected_lens`` are wanted.
 
         Raises:
             ValueError: a negative number, or lengths of another shape.
@@ -67,17 +74,18 @@ class AdvancedStep:
             raise ValueError(f"AdvancedStep.empty: seq_lens has shape {list(seq_lens.shape)}, expected [{num_rows}]")
 
         def vector(dtype: torch.dtype, exists: bool = True) -> Tensor:
-            return torch.empty(num_rows if exists else 0, dtype=dtype, device=layout.device)
+            return torch.empty(num_rows if exists else 0, dtype=dtype, device=pools.device)
 
         return cls(
             vector(torch.int32) if seq_lens is None else seq_lens,
             vector(torch.int32),
             vector(token_dtype),
             vector(torch.int64),
-            vector(torch.int32, layout.has_pool("full")),
-            vector(torch.int32, layout.has_pool("swa")),
+            vector(torch.int32, pools.has_pool("full")),
+            vector(torch.int32, pools.has_pool("swa")),
             vector(torch.int64),
             None
             if hidden_shape is None
-            else torch.empty(num_rows, *hidden_shape, dtype=hidden_dtype, device=layout.device),
+            else torch.empty(num_rows, *hidden_shape, dtype=hidden_dtype, device=pools.device),
+            *([vector(torch.int32), vector(torch.int32)] if counts else []),
         )

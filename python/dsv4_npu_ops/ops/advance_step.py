@@ -1,5 +1,6 @@
-"""From accepted lengths to the next step: wrapper and fake kernels of ``torch.ops.dsv4_npu_ops.advance_step``."""
+"""From accepted lengths to the next step: wrapper and fake kernel of ``torch.ops.dsv4_npu_ops.advance_step``."""
 
+from dataclasses import fields
 from operator import index
 
 import torch
@@ -10,37 +11,51 @@ from dsv4_npu_ops.layout.tables import RequestTables
 from dsv4_npu_ops.ops.step_sizes import check_rows
 
 _advance = torch.ops.dsv4_npu_ops.advance_step.default
-_advance_out = torch.ops.dsv4_npu_ops.advance_step.out
+
+_FIELDS = tuple(field.name for field in fields(AdvancedStep))
+"""In the order of the numbers by which the op knows them (csrc/ops/advance_step/advance_step_index.h)."""
 
 
 def advance_step(
     tables: RequestTables,
-    req_pool_indices: Tensor,
+    req_pool_indices: Tensor | None,
     seq_lens: Tensor,
-    accepted_lens: Tensor,
+    accepted_lens: Tensor | None,
     token_ids: Tensor,
     *,
-    num_draft_tokens: int | None = None,
+    num_draft_tokens: int | Tensor | None = None,
     cu_seqlens: Tensor | None = None,
+    backup_tokens: Tensor | None = None,
     hidden_states: Tensor | None = None,
+    lengths_are_final: bool = False,
+    dummy_slots: tuple[int, int] = (0, 0),
     out: AdvancedStep | None = None,
 ) -> AdvancedStep:
     """Lengths, newest tokens and first draft step after a target verify, in one launch without host knowledge.
 
     An engine that schedules ahead calls it on what the verify left on the device and launches the next step from the
-    results, before its host has read any of them.
+    results, before its host has read any of them. What was accepted is given as lengths, or as samples.
 
     Args:
         tables: request tables, read only.
-        req_pool_indices: ``[B]`` int32 or int64 rows of the tables, on their device.
+        req_pool_indices: ``[B]`` int32 or int64 rows of the tables, on their device; None: row i is row i of the tables.
         seq_lens: ``[B]`` int32 or int64 committed lengths L before the verify. A row of length 0 is padding.
-        accepted_lens: ``[B]`` int32 or int64, a: 1 to the row's width; 0 for a row that sat out.
-        token_ids: int32 or int64 ``[T]``, or ``[B, n]`` for rows of equal width: the token that the target sampled
-            after each of the verify's inputs.
-        num_draft_tokens: n, the width of every row; default the second size of ``token_ids``. Not with ``cu_seqlens``.
+        accepted_lens: ``[B]`` int32 or int64, a: 1 to the row's width; 0 for a row that sat out. None: ``token_ids`` are
+            samples, whose valid ones are counted.
+        token_ids: with ``accepted_lens`` int32 or int64 ``[T]``, or ``[B, n]`` for rows of equal width: the token that the
+            target sampled after each of the verify's inputs. Without, ``[B, n]`` samples: the accepted tokens of each
+            row and the one after them, then negative numbers.
+        num_draft_tokens: n, the width of every row; default the second size of ``token_ids``. Not with ``cu_seqlens``. With
+            samples it may be a tensor ``[B]`` int32 or int64 of the drafts that each row verified, and widths come from
+            ``cu_seqlens``: a row with drafts rejects ``drafts + 1`` less its samples, one without, such as a prefill
+            chunk, keeps all of its inputs.
         cu_seqlens: int32 ``[B + 1]``: row i's tokens lie at ``[cu_seqlens[i], cu_seqlens[i + 1])``, for ragged widths.
+        backup_tokens: ``[B]`` like ``token_ids``: newest tokens of rows without a sample; 0 without.
         hidden_states: ``[T, ...]`` of float32, float16, bfloat16 or float64, contiguous, a row for each token; moved
             as bits.
+        lengths_are_final: ``seq_lens`` count the step's tokens: L is the length less the row's width, and a row whose L is
+            0 is a first chunk and no padding.
+        dummy_slots: what stands for no slot in full and in swa.
         out: buffers that are overwritten (``AdvancedStep.empty``); nothing is allocated. ``out.seq_lens`` may be
             ``seq_lens`` itself, as the buffers of a captured graph need it: lengths then change in place.
 
@@ -54,29 +69,46 @@ def advance_step(
 
     Source: docs/spec.md, advance step.
     """
-    check_rows("advance_step", req_pool_indices=req_pool_indices, seq_lens=seq_lens)
-    width = _width(token_ids, num_draft_tokens, cu_seqlens)
-    rows = (tables.full, tables.swa, req_pool_indices, seq_lens, accepted_lens, token_ids, cu_seqlens, hidden_states)
-    context = tables.layout.max_context_len
+    check_rows("advance_step", seq_lens=seq_lens)
+    drafts = num_draft_tokens if isinstance(num_draft_tokens, Tensor) else None
+    width = _width(token_ids, None if isinstance(num_draft_tokens, Tensor) else num_draft_tokens, cu_seqlens)
     if out is None:
-        *results, hidden = _advance(*rows, width, context)
-        advanced = AdvancedStep(*results)
-        advanced.hidden_states = None if hidden_states is None else hidden
-        return advanced
-    _advance_out(
-        *rows,
+        out = AdvancedStep.empty(
+            tables,
+            seq_lens.shape[0],
+            seq_lens=torch.empty_like(seq_lens),
+            token_dtype=token_ids.dtype,
+            hidden_shape=None if hidden_states is None else tuple(hidden_states.shape[1:]),
+            hidden_dtype=torch.bfloat16 if hidden_states is None else hidden_states.dtype,
+            counts=accepted_lens is None,
+        )
+    wanted = [(i, getattr(out, name)) for i, name in enumerate(_FIELDS)]
+    # A pool that does not exist has no entries.
+    wanted = [(i, buffer) for i, buffer in wanted if buffer is not None and _exists(tables, _FIELDS[i])]
+    _advance(
+        tables.op_tables,
+        tables.op_addressing,
+        req_pool_indices,
+        seq_lens,
+        accepted_lens,
+        token_ids,
+        cu_seqlens,
+        drafts,
+        backup_tokens,
+        hidden_states,
         width,
-        context,
-        next_seq_lens=out.seq_lens,
-        extend_lens=out.extend_lens,
-        next_token_ids=out.token_ids,
-        positions=out.positions,
-        out_full_loc=out.out_full_loc,
-        out_swa_loc=out.out_swa_loc,
-        sampled_index=out.sampled_index,
-        next_hidden=out.hidden_states,
+        tables.max_context_len,
+        lengths_are_final,
+        dummy_slots,
+        out=[buffer for _, buffer in wanted],
+        fields=[i for i, _ in wanted],
     )
     return out
+
+
+def _exists(tables: RequestTables, field: str) -> bool:
+    pool = {"out_full_loc": "full", "out_swa_loc": "swa"}.get(field)
+    return pool is None or tables.has_pool(pool)
 
 
 def _width(token_ids: Tensor, num_draft_tokens: int | None, cu_seqlens: Tensor | None) -> int:
@@ -99,37 +131,5 @@ def _width(token_ids: Tensor, num_draft_tokens: int | None, cu_seqlens: Tensor |
 
 
 @torch.library.register_fake("dsv4_npu_ops::advance_step")
-def _(
-    full_table: Tensor,
-    swa_table: Tensor,
-    req_pool_indices: Tensor,
-    seq_lens: Tensor,
-    accepted_lens: Tensor,
-    token_ids: Tensor,
-    cu_seqlens: Tensor | None,
-    hidden_states: Tensor | None,
-    width: int,
-    max_context_len: int,
-) -> tuple[Tensor, ...]:
-    rows = req_pool_indices.shape[0]
-
-    def vector(dtype: torch.dtype, exists: bool = True) -> Tensor:
-        return req_pool_indices.new_empty((rows if exists else 0,), dtype=dtype)
-
-    return (
-        vector(seq_lens.dtype),
-        vector(torch.int32),
-        vector(token_ids.dtype),
-        vector(torch.int64),
-        vector(torch.int32, full_table.shape[1] != 0),
-        vector(torch.int32, swa_table.shape[1] != 0),
-        vector(torch.int64),
-        req_pool_indices.new_empty((0,), dtype=torch.float32)
-        if hidden_states is None
-        else hidden_states.new_empty((rows, *hidden_states.shape[1:])),
-    )
-
-
-@torch.library.register_fake("dsv4_npu_ops::advance_step.out")
-def _(*arguments: object, **buffers: Tensor) -> None:
+def _(*arguments: object, out: list[Tensor], fields: list[int]) -> None:
     return None
