@@ -13,15 +13,14 @@ template <typename bits_t>
 class DraftRope {
   public:
     // cos, sin: [max_pos, D]; cos_out, sin_out: [S, N, D]
-    __aicore__ inline DraftRope(AscendC::TPipe* pipe, GM_ADDR cos, GM_ADDR sin, GM_ADDR cos_out, GM_ADDR sin_out,
-                                const DraftStepsParams& p)
+    __aicore__ inline DraftRope(AscendC::TPipe* pipe, const DraftStepsAddresses& memory, const DraftStepsParams& p)
         : p_(p) {
         const uint64_t table_elems = static_cast<uint64_t>(draft_rope_elems(p.max_context_len, p));
         const uint64_t output_elems = static_cast<uint64_t>(draft_rope_elems(draft_output(p.num_steps, 0, p), p));
-        tables_[0] = global<bits_t>(cos, table_elems);
-        tables_[1] = global<bits_t>(sin, table_elems);
-        outputs_[0] = global<bits_t>(cos_out, output_elems);
-        outputs_[1] = global<bits_t>(sin_out, output_elems);
+        tables_[0] = global<bits_t>(at(memory.rope_cos), table_elems);
+        tables_[1] = global<bits_t>(at(memory.rope_sin), table_elems);
+        outputs_[0] = global<bits_t>(at(memory.cos), output_elems);
+        outputs_[1] = global<bits_t>(at(memory.sin), output_elems);
         if (p.rope_dim > 0) {
             pitch_ = static_cast<uint32_t>(draft_rope_pitch_elems(p));
             tile_rows_ = static_cast<uint32_t>(draft_rope_tile_rows(p));

@@ -1,30 +1,21 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <torch/library.h>
 
-#include <optional>
-#include <tuple>
-#include <utility>
-
 #include "ops/draft_steps/draft_steps_index.h"
+#include "torch/pool_addresses.h"
 
 namespace dsv4 {
 
-// Slots come from a reservation, or from a request table at the drafts' positions.
-struct DraftStepsInputs {
-    const at::Tensor& seq_lens;                         // [B]
-    const std::optional<at::Tensor>& reservation;       // [B * topk * S] or longer
-    const std::optional<at::Tensor>& req_pool_indices;  // [B], with table
-    const std::optional<at::Tensor>& table;             // [max_requests, columns]
-    const at::Tensor& rope_cos;                         // [max_pos, D]
-    const at::Tensor& rope_sin;
-    int64_t topk;
-    int64_t num_steps;
-    int64_t max_context_len;
-};
-
-struct DraftStepsOutputs {
+// Slots come from a reservation, or from a pool of the request tables at the drafts' positions. Undefined where nothing is
+// given.
+struct DraftStepsTensors {
+    std::array<at::Tensor, kNumPools> tables;
+    at::Tensor reservation;       // [B * topk * S] int32 or longer
+    at::Tensor req_pool_indices;  // [B]
+    at::Tensor seq_lens;          // [B]
+    at::Tensor rope_cos;          // [max_pos, D]
+    at::Tensor rope_sin;
     at::Tensor slots;      // [S, N] int32
     at::Tensor positions;  // [S, N] int64
     at::Tensor kv_lens;    // [S, N] int32
@@ -32,43 +23,47 @@ struct DraftStepsOutputs {
     at::Tensor sin;
 };
 
-// Checks every argument of draft_steps.out but the values in tensors.
-DraftStepsParams check_draft_steps(const DraftStepsInputs& inputs, const DraftStepsOutputs& out);
-
-DraftStepsOutputs empty_draft_steps(const DraftStepsInputs& inputs, int64_t num_entries);
-
-// The two forms over a backend's run(params, inputs, outputs).
-template <auto run>
-struct DraftStepsForms {
-    static void out(const at::Tensor& seq_lens, const std::optional<at::Tensor>& reservation,
-                    const std::optional<at::Tensor>& req_pool_indices, const std::optional<at::Tensor>& table,
-                    const at::Tensor& rope_cos, const at::Tensor& rope_sin, int64_t topk, int64_t num_steps,
-                    int64_t max_context_len, const at::Tensor& slots, const at::Tensor& positions,
-                    const at::Tensor& kv_lens, const at::Tensor& cos, const at::Tensor& sin) {
-        const DraftStepsInputs inputs{seq_lens, reservation, req_pool_indices, table,          rope_cos,
-                                      rope_sin, topk,        num_steps,        max_context_len};
-        const DraftStepsOutputs outputs{slots, positions, kv_lens, cos, sin};
-        run(check_draft_steps(inputs, outputs), inputs, outputs);
-    }
-
-    static std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> functional(
-        const at::Tensor& seq_lens, const std::optional<at::Tensor>& reservation,
-        const std::optional<at::Tensor>& req_pool_indices, const std::optional<at::Tensor>& table,
-        const at::Tensor& rope_cos, const at::Tensor& rope_sin, int64_t topk, int64_t num_steps, int64_t num_entries,
-        int64_t max_context_len) {
-        const DraftStepsInputs inputs{seq_lens, reservation, req_pool_indices, table,          rope_cos,
-                                      rope_sin, topk,        num_steps,        max_context_len};
-        DraftStepsOutputs outputs = empty_draft_steps(inputs, num_entries);
-        run(check_draft_steps(inputs, outputs), inputs, outputs);
-        return {std::move(outputs.slots), std::move(outputs.positions), std::move(outputs.kv_lens),
-                std::move(outputs.cos), std::move(outputs.sin)};
-    }
+// Arguments of the op as the dispatcher hands them over, beside its outputs.
+struct DraftStepsArguments {
+    const c10::List<std::optional<at::Tensor>>& tables;
+    at::IntArrayRef addressing;
+    const std::optional<at::Tensor>& req_pool_indices;
+    const std::optional<at::Tensor>& reservation;
+    const at::Tensor& seq_lens;
+    const at::Tensor& rope_cos;
+    const at::Tensor& rope_sin;
+    int64_t pool;
+    int64_t topk;
+    int64_t num_steps;
+    int64_t max_context_len;
+    int64_t dummy_slot;
 };
 
+// Checks every argument but the values in tensors, and keeps the tensors beside the outputs that `tensors` has already.
+DraftStepsParams check_draft_steps(const DraftStepsArguments& arguments, DraftStepsTensors& tensors);
+
+// Registers the op over a backend's run(params, tensors).
 template <auto run>
 void register_draft_steps(torch::Library& library) {
-    library.impl("draft_steps", &DraftStepsForms<run>::functional);
-    library.impl("draft_steps.out", &DraftStepsForms<run>::out);
+    library.impl("draft_steps",
+                 [](const c10::List<std::optional<at::Tensor>>& tables, at::IntArrayRef addressing,
+                    const std::optional<at::Tensor>& req_pool_indices, const std::optional<at::Tensor>& reservation,
+                    const at::Tensor& seq_lens, const at::Tensor& rope_cos, const at::Tensor& rope_sin, int64_t pool,
+                    int64_t topk, int64_t num_steps, int64_t max_context_len, int64_t dummy_slot,
+                    const at::Tensor& slots, const at::Tensor& positions, const at::Tensor& kv_lens,
+                    const at::Tensor& cos, const at::Tensor& sin) {
+                     DraftStepsTensors tensors;
+                     tensors.slots = slots;
+                     tensors.positions = positions;
+                     tensors.kv_lens = kv_lens;
+                     tensors.cos = cos;
+                     tensors.sin = sin;
+                     const DraftStepsParams p =
+                         check_draft_steps({tables, addressing, req_pool_indices, reservation, seq_lens, rope_cos,
+                                            rope_sin, pool, topk, num_steps, max_context_len, dummy_slot},
+                                           tensors);
+                     run(p, tensors);
+                 });
 }
 
 }  // namespace dsv4

@@ -1,8 +1,9 @@
 #include <ATen/Parallel.h>
 #include <c10/util/SmallVector.h>
 
-#include <cstring>
+#include <algorithm>
 
+#include "cpu/pool_slots.h"
 #include "ops/draft_steps/draft_steps.h"
 #include "torch/check.h"
 
@@ -14,8 +15,8 @@ constexpr int64_t kBytesPerThread = 1 << 20;
 
 // First pass over the requests: all values are checked before anything is written.
 struct ScannedDrafts {
-    c10::SmallVector<int64_t, 64> starts;        // [B]
-    c10::SmallVector<const int32_t*, 64> slots;  // [B]: those of a request's first draft; null when none is live
+    c10::SmallVector<int64_t, 64> starts;    // [B]
+    c10::SmallVector<int64_t, 64> requests;  // [B] rows of the tables
 };
 
 int64_t read(const void* values, int32_t is_int64, int64_t index) {
@@ -32,26 +33,39 @@ void check_request(int64_t index, int64_t length, int64_t request, const DraftSt
                       ", expected 0 <= index < ", p.max_requests, " (rows of the table)");
 }
 
-ScannedDrafts scan(const DraftStepsInputs& inputs, const DraftStepsParams& p) {
-    const void* lengths = inputs.seq_lens.const_data_ptr();
-    const bool from_table = drafts_from_table(p);
-    const void* requests = from_table ? inputs.req_pool_indices->const_data_ptr() : nullptr;
-    const int32_t* source =
-        from_table ? inputs.table->const_data_ptr<int32_t>() : inputs.reservation->const_data_ptr<int32_t>();
+ScannedDrafts scan(const DraftStepsTensors& t, const DraftStepsParams& p) {
+    const void* lengths = t.seq_lens.const_data_ptr();
+    const void* requests = p.has_requests ? t.req_pool_indices.const_data_ptr() : nullptr;
     ScannedDrafts drafts;
     drafts.starts.reserve(p.num_requests);
-    drafts.slots.reserve(p.num_requests);
+    drafts.requests.reserve(p.num_requests);
     for (int64_t i = 0; i < p.num_requests; ++i) {
         const int64_t length = read(lengths, p.length_is_int64, i);
-        const int64_t request = from_table ? read(requests, p.request_is_int64, i) : 0;
+        const int64_t request = requests == nullptr ? i : read(requests, p.request_is_int64, i);
         check_request(i, length, request, p);
-        const int64_t start = draft_start(length, kRowValid, p);
-        const int64_t first = from_table ? draft_table_entry(request, start, p) : reserved_slots(i * p.topk, p);
-        drafts.starts.push_back(start);
-        drafts.slots.push_back(live_steps(start, p) > 0 ? source + first : nullptr);
+        drafts.starts.push_back(draft_start(length, kRowValid, p));
+        drafts.requests.push_back(request);
     }
     return drafts;
 }
+
+// Slots of live drafts, from the tables or from a reservation.
+class DraftSlots {
+  public:
+    DraftSlots(const DraftStepsTensors& t, const DraftStepsParams& p)
+        : p_(p), tables_(p.pools, t.tables), reservation_(drafts_from_table(p) ? nullptr : t.reservation.const_data_ptr<int32_t>()) {}
+
+    int32_t slot(int64_t request, int64_t entry, int64_t position, int64_t step) const {
+        const int64_t found = drafts_from_table(p_) ? tables_.slot(p_.pool, request, position)
+                                                    : reservation_[reserved_slots(entry, p_) + step];
+        return found > 0 || (drafts_from_table(p_) && found != cpu::kNoSlot) ? static_cast<int32_t>(found) : p_.dummy_slot;
+    }
+
+  private:
+    const DraftStepsParams& p_;
+    cpu::PoolSlots tables_;
+    const int32_t* reservation_;  // [B * topk * S]; a slot of 0 or less is nobody's
+};
 
 struct Tables {
     const char* cos;  // [max_pos, D]
@@ -66,31 +80,24 @@ struct Buffers {
     char* sin;
 };
 
-// One entry of one step. slots: those of the entry's drafts, or null for a dummy.
-void write_entry(int64_t step, int64_t entry, int64_t start, const int32_t* slots, const Tables& tables,
-                 const Buffers& out, const DraftStepsParams& p) {
-    const int64_t to = draft_output(step, entry, p);
-    const int64_t position = draft_position(start, step, p);
-    out.slots[to] = step < live_steps(start, p) ? slots[step] : 0;
-    out.positions[to] = position;
-    out.kv_lens[to] = static_cast<int32_t>(draft_kv_len(position));
-    const int64_t row_bytes = p.rope_dim * p.rope_bytes;
-    std::memcpy(out.cos + to * row_bytes, tables.cos + position * row_bytes, row_bytes);
-    std::memcpy(out.sin + to * row_bytes, tables.sin + position * row_bytes, row_bytes);
-}
-
 // Entries [begin, end) of every step.
-void write_entries(int64_t begin, int64_t end, const ScannedDrafts& drafts, const Tables& tables, const Buffers& out,
-                   const DraftStepsParams& p) {
+void write_entries(int64_t begin, int64_t end, const ScannedDrafts& drafts, const DraftSlots& slots, const Tables& tables,
+                   const Buffers& out, const DraftStepsParams& p) {
+    const int64_t row_bytes = p.rope_dim * p.rope_bytes;
     for (int64_t step = 0; step < p.num_steps; ++step) {
         int64_t request = draft_request(begin, p);
         int64_t draft = begin - request * p.topk;
         for (int64_t entry = begin; entry < end; ++entry) {
             const bool owned = request < p.num_requests;
             const int64_t start = owned ? drafts.starts[request] : p.max_context_len;
-            const int32_t* slots =
-                owned && drafts.slots[request] != nullptr ? drafts.slots[request] + reserved_slots(draft, p) : nullptr;
-            write_entry(step, entry, start, slots, tables, out, p);
+            const bool live = step < live_steps(start, p);
+            const int64_t to = draft_output(step, entry, p);
+            const int64_t position = draft_position(start, step, p);
+            out.slots[to] = live ? slots.slot(drafts.requests[request], entry, position, step) : p.dummy_slot;
+            out.positions[to] = position;
+            out.kv_lens[to] = static_cast<int32_t>(draft_kv_len(position));
+            std::copy_n(tables.cos + position * row_bytes, row_bytes, out.cos + to * row_bytes);
+            std::copy_n(tables.sin + position * row_bytes, row_bytes, out.sin + to * row_bytes);
             if (++draft == p.topk) {
                 draft = 0;
                 ++request;
@@ -99,16 +106,18 @@ void write_entries(int64_t begin, int64_t end, const ScannedDrafts& drafts, cons
     }
 }
 
-void run(const DraftStepsParams& p, const DraftStepsInputs& inputs, const DraftStepsOutputs& out) {
-    const ScannedDrafts drafts = scan(inputs, p);
-    const Tables tables{static_cast<const char*>(inputs.rope_cos.const_data_ptr()),
-                        static_cast<const char*>(inputs.rope_sin.const_data_ptr())};
-    const Buffers buffers{out.slots.mutable_data_ptr<int32_t>(), out.positions.mutable_data_ptr<int64_t>(),
-                          out.kv_lens.mutable_data_ptr<int32_t>(), static_cast<char*>(out.cos.mutable_data_ptr()),
-                          static_cast<char*>(out.sin.mutable_data_ptr())};
+void run(const DraftStepsParams& p, const DraftStepsTensors& t) {
+    const ScannedDrafts drafts = scan(t, p);
+    const DraftSlots slots(t, p);
+    const Tables tables{static_cast<const char*>(t.rope_cos.const_data_ptr()),
+                        static_cast<const char*>(t.rope_sin.const_data_ptr())};
+    const Buffers buffers{t.slots.mutable_data_ptr<int32_t>(), t.positions.mutable_data_ptr<int64_t>(),
+                          t.kv_lens.mutable_data_ptr<int32_t>(), static_cast<char*>(t.cos.mutable_data_ptr()),
+                          static_cast<char*>(t.sin.mutable_data_ptr())};
     const int64_t entry_bytes = draft_bytes(p) / max_of<int64_t>(1, p.num_entries);
-    at::parallel_for(0, p.num_entries, 1 + kBytesPerThread / entry_bytes,
-                     [&](int64_t begin, int64_t end) { write_entries(begin, end, drafts, tables, buffers, p); });
+    at::parallel_for(0, p.num_entries, 1 + kBytesPerThread / (1 + entry_bytes), [&](int64_t begin, int64_t end) {
+        write_entries(begin, end, drafts, slots, tables, buffers, p);
+    });
 }
 
 }  // namespace

@@ -3,13 +3,14 @@
 #pragma once
 
 #include "common/launch_plan.h"
-#include "common/step_rows.h"
+#include "common/pool_address.h"
+#include "common/step_launch.h"
 
 struct DraftStepsParams {
+    PoolAddress pools[6];      // of the tables; none exists when the slots come from a reservation
     int64_t num_requests;      // B: entries of seq_lens
     int64_t num_entries;       // N: columns of the outputs, at least B * topk; those behind are dummies
-    int64_t max_requests;      // rows of the request table
-    int64_t table_row_elems;   // distance between its rows; 0 when the slots come from a reservation
+    int64_t max_requests;      // rows of the request tables
     int64_t max_context_len;   // raw tokens that a request can hold
     int64_t rope_dim;          // D: elements of a RoPE row
     int32_t topk;              // drafts of a request in each step
@@ -17,12 +18,30 @@ struct DraftStepsParams {
     int32_t length_is_int64;   // seq_lens is int32 otherwise
     int32_t request_is_int64;  // likewise req_pool_indices
     int32_t rope_bytes;        // of an element of the RoPE tables: 2 or 4
+    int32_t pool;              // whose slots the drafts take; -1: a reservation's
+    int32_t has_requests;      // 0: request i is row i of the tables
+    int32_t dummy_slot;        // what stands for no slot
     int32_t reserved;          // keeps the struct free of padding
+};
+
+// Where everything lies in global memory; 0 for what is not given.
+struct DraftStepsAddresses {
+    uint64_t tables[6];
+    uint64_t reservation;
+    uint64_t lengths;
+    uint64_t requests;
+    uint64_t rope_cos;
+    uint64_t rope_sin;
+    uint64_t slots;
+    uint64_t positions;
+    uint64_t kv_lens;
+    uint64_t cos;
+    uint64_t sin;
 };
 
 namespace dsv4 {
 
-DSV4_HOST_DEVICE constexpr bool drafts_from_table(const DraftStepsParams& p) { return p.table_row_elems != 0; }
+DSV4_HOST_DEVICE constexpr bool drafts_from_table(const DraftStepsParams& p) { return p.pool >= 0; }
 
 // What is wrong with a request, in the codes of step_rows.h. The index of a padding row is never looked at.
 DSV4_HOST_DEVICE constexpr int32_t draft_fault(int64_t length, int64_t request, const DraftStepsParams& p) {
@@ -64,10 +83,6 @@ DSV4_HOST_DEVICE constexpr int64_t reserved_slots(int64_t entry, const DraftStep
     return entry * p.num_steps;
 }
 
-DSV4_HOST_DEVICE constexpr int64_t draft_table_entry(int64_t request, int64_t start, const DraftStepsParams& p) {
-    return request * p.table_row_elems + start;
-}
-
 // Where an entry of a step lies in the outputs, in elements of slots and in rows of cos and sin.
 DSV4_HOST_DEVICE constexpr int64_t draft_output(int64_t step, int64_t entry, const DraftStepsParams& p) {
     return step * p.num_entries + entry;
@@ -88,6 +103,8 @@ constexpr int64_t kMaxDraftTileEntries = kDraftTileElems / (kUbBlockBytes / 4);
 constexpr int64_t kDraftElemBytes = 4 + 4 + 4 + 8 + 4 + 4;
 constexpr int64_t kDraftEntryBytes = 4 + 4 + 8 + 8;
 constexpr int64_t kDraftTileBytes = kDraftTileElems * kDraftElemBytes + kMaxDraftTileEntries * kDraftEntryBytes;
+// Where slots come from tables, what finding them takes.
+constexpr int64_t kDraftSlotBytes = (kMaxDeviceLanes + kScratchElems) * 4;
 
 DSV4_HOST_DEVICE constexpr int64_t draft_rows(const DraftStepsParams& p) {
     return ceil_div<int64_t>(p.num_entries, p.topk);
@@ -111,7 +128,8 @@ DSV4_HOST_DEVICE constexpr int64_t draft_rope_pitch_elems(const DraftStepsParams
 
 // Rows of one RoPE table that fit into the rest of UB, behind a row of position 0.
 DSV4_HOST_DEVICE constexpr int64_t draft_rope_tile_rows(const DraftStepsParams& p) {
-    const int64_t rows = (kUbBudgetBytes - kDraftTileBytes) / (2 * draft_rope_pitch_elems(p) * p.rope_bytes) - 1;
+    const int64_t used = kDraftTileBytes + (drafts_from_table(p) ? kDraftSlotBytes : 0);
+    const int64_t rows = (kUbBudgetBytes - used) / (2 * draft_rope_pitch_elems(p) * p.rope_bytes) - 1;
     return min_of<int64_t>(kMaxCopyBlocks, rows);
 }
 

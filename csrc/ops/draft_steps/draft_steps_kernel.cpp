@@ -1,5 +1,6 @@
 #include "device/errors.h"
 #include "device/iota.h"
+#include "device/pool_slots.h"
 #include "device/row_values.h"
 #include "kernel_operator.h"
 #include "ops/draft_steps/draft_rope.h"
@@ -11,39 +12,22 @@ using AscendC::HardEvent;
 using AscendC::TBuf;
 using AscendC::TPosition;
 
-struct DraftInputAddresses {
-    GM_ADDR lengths;
-    GM_ADDR requests;  // not read when the slots are reserved
-    GM_ADDR slots;     // reservation or request table
-    GM_ADDR cos;
-    GM_ADDR sin;
-};
-
-struct DraftOutputAddresses {
-    GM_ADDR slots;
-    GM_ADDR positions;
-    GM_ADDR kv_lens;
-    GM_ADDR cos;
-    GM_ADDR sin;
-};
-
 // Each block takes a share of the requests, behind which dummies follow in groups of topk, in tiles. All steps of a
 // tile are made at once: MTE2 fetches what the requests own, V turns it into steps, MTE3 stores a row a step.
 template <typename bits_t>
 class DraftStepsKernel {
   public:
-    __aicore__ inline DraftStepsKernel(AscendC::TPipe* pipe, const DraftInputAddresses& in,
-                                       const DraftOutputAddresses& out, GM_ADDR error_lanes, const DraftStepsParams& p)
-        : p_(p), errors_(pipe, error_lanes, kErrorOpDraftSteps), rope_(pipe, in.cos, in.sin, out.cos, out.sin, p) {
+    __aicore__ inline DraftStepsKernel(AscendC::TPipe* pipe, const DraftStepsAddresses& memory, GM_ADDR error_lanes,
+                                       const DraftStepsParams& p)
+        : p_(p), errors_(pipe, error_lanes, kErrorOpDraftSteps), rope_(pipe, memory, p) {
         const uint64_t outputs = static_cast<uint64_t>(draft_output(p.num_steps, 0, p));
-        slots_out_ = global<int32_t>(out.slots, outputs);
-        positions_out_ = global<int64_t>(out.positions, outputs);
-        kv_lens_out_ = global<int32_t>(out.kv_lens, outputs);
-        source_ = global<int32_t>(in.slots,
-                                  static_cast<uint64_t>(drafts_from_table(p) ? draft_table_entry(p.max_requests, 0, p)
-                                                                             : reserved_slots(owned_entries(p), p)));
+        slots_out_ = global<int32_t>(at(memory.slots), outputs);
+        positions_out_ = global<int64_t>(at(memory.positions), outputs);
+        kv_lens_out_ = global<int32_t>(at(memory.kv_lens), outputs);
+        reservation_ =
+            global<int32_t>(at(memory.reservation), static_cast<uint64_t>(reserved_slots(owned_entries(p), p)));
         stride_ = static_cast<uint32_t>(drafts_from_table(p) ? draft_pitch_elems(p) : p.num_steps);
-        make_buffers(pipe, in);
+        make_buffers(pipe, memory);
     }
 
     __aicore__ inline void run() {
@@ -59,20 +43,26 @@ class DraftStepsKernel {
     }
 
   private:
-    __aicore__ inline void make_buffers(AscendC::TPipe* pipe, const DraftInputAddresses& in) {
+    __aicore__ inline void make_buffers(AscendC::TPipe* pipe, const DraftStepsAddresses& memory) {
         constexpr uint32_t entries = kMaxDraftTileEntries;
         pipe->InitBuffer(entry_buffer_, entries * kDraftEntryBytes);
         pipe->InitBuffer(tile_buffer_, kDraftTileElems * kDraftElemBytes);
         starts_ = entry_buffer_.Get<int32_t>();
         offsets_ = starts_[entries];
-        lengths_.init(in.lengths, p_.num_requests, p_.length_is_int64, starts_[2 * entries]);
-        requests_.init(in.requests, p_.num_requests, p_.request_is_int64, starts_[4 * entries]);
+        lengths_.init(at(memory.lengths), p_.num_requests, p_.length_is_int64, starts_[2 * entries]);
+        requests_.init(at(memory.requests), p_.num_requests, p_.request_is_int64, starts_[4 * entries]);
         source_tile_ = tile_buffer_.Get<int32_t>();
         slots_ = source_tile_[kDraftTileElems];
         positions_ = source_tile_[2 * kDraftTileElems];
         kv_lens_ = source_tile_[3 * kDraftTileElems];
         live_ = source_tile_[4 * kDraftTileElems];
         wide_ = source_tile_[5 * kDraftTileElems].template ReinterpretCast<int64_t>();
+        if (drafts_from_table(p_)) {
+            pipe->InitBuffer(slot_buffer_, static_cast<uint32_t>(kDraftSlotBytes));
+            const LocalTensor<int32_t> iota = slot_buffer_.Get<int32_t>();
+            fill_iota(iota, kSlotTileLanes);
+            found_ = PoolSlots(p_.pools, memory.tables, iota, iota[kSlotTileLanes]);
+        }
     }
 
     // Where the slots of each entry of a tile start, in bytes; and the RoPE rows of dummies.
@@ -96,19 +86,19 @@ class DraftStepsKernel {
         rope_.write(first_row, rows, starts_);
     }
 
-    // Starts of all lanes, and the slots of the requests' drafts; what nobody owns has slot 0.
+    // Starts of all lanes, and the slots of the requests' drafts; what nobody owns has no slot.
     __aicore__ inline void fetch(int64_t first_row, uint32_t owned, uint32_t lanes) {
         AscendC::Duplicate(source_tile_, int32_t{0}, static_cast<int32_t>(lanes * stride_));
         order<HardEvent::V_MTE2>();
         if (owned > 0) {
             lengths_.load_chunk(first_row, owned);
-            if (drafts_from_table(p_)) {
-                requests_.load_chunk(first_row, owned);
-            } else {
+            if (!drafts_from_table(p_)) {
                 const int64_t slots = reserved_slots(first_row * p_.topk, p_);
-                load_padded(source_tile_, source_[static_cast<uint64_t>(slots)],
+                load_padded(source_tile_, reservation_[static_cast<uint64_t>(slots)],
                             static_cast<uint32_t>(reserved_slots(static_cast<int64_t>(owned) * p_.topk, p_)), 0,
                             int32_t{0});
+            } else if (p_.has_requests != 0) {
+                requests_.load_chunk(first_row, owned);
             }
             order<HardEvent::MTE2_S>();
         }
@@ -124,24 +114,42 @@ class DraftStepsKernel {
         }
         order<HardEvent::S_V>();
         order<HardEvent::MTE2_V>();
+        if (drafts_from_table(p_)) {
+            find_slots(first_row, owned);
+        }
     }
 
-    // Position of a request's first draft. Fetches its slots where the table has them.
+    __aicore__ inline int64_t request_of(int64_t index, uint32_t row) const {
+        return p_.has_requests != 0 ? requests_.get(row) : index;
+    }
+
+    // Position of a request's first draft.
     __aicore__ inline int64_t admit(int64_t index, uint32_t row) {
         const int64_t length = lengths_.get(row);
-        const int64_t request = drafts_from_table(p_) ? requests_.get(row) : 0;
+        const int64_t request = drafts_from_table(p_) ? request_of(index, row) : 0;
         const int32_t fault = draft_fault(length, request, p_);
         if (fault != kRowValid) {
             errors_.report(fault, index, fault == kUnknownRequest ? request : length);
         }
-        const int64_t start = draft_start(length, fault, p_);
-        const int64_t live = live_steps(start, p_);
-        if (drafts_from_table(p_) && live > 0) {
-            load_padded(source_tile_[row * stride_],
-                        source_[static_cast<uint64_t>(draft_table_entry(request, start, p_))],
-                        static_cast<uint32_t>(live), 0, int32_t{0});
+        return draft_start(length, fault, p_);
+    }
+
+    // Slots of the tables, in turns of as many requests as a tile of PoolSlots takes. topk is 1.
+    __aicore__ inline void find_slots(int64_t first_row, uint32_t owned) {
+        const uint32_t turn = min_of<uint32_t>(kMaxRuns, kSlotTileLanes / stride_);
+        for (uint32_t row = 0; row < owned; row += turn) {
+            const uint32_t count = min_of<uint32_t>(turn, owned - row);
+            for (uint32_t i = 0; i < count; ++i) {
+                const int64_t start = starts_.GetValue(row + i);
+                const int32_t live = static_cast<int32_t>(live_steps(start, p_));
+                runs_[i] = UnitRun{live > 0 ? request_of(first_row + row + i, row + i) : 0, start,
+                                   static_cast<int32_t>(stride_), 0, live, i * stride_};
+            }
+            found_.start(runs_, count, count * stride_);
+            const LocalTensor<int32_t> slots = found_.slots(p_.pool, p_.dummy_slot);
+            AscendC::Adds(source_tile_[row * stride_], slots, int32_t{0}, static_cast<int32_t>(count * stride_));
+            AscendC::PipeBarrier<PIPE_V>();
         }
-        return start;
     }
 
     // All steps of a tile, [steps, lanes]. A draft is live below the context: min(max(context - position, 0), 1).
@@ -163,11 +171,27 @@ class DraftStepsKernel {
         AscendC::Mins(live_, live_, int32_t{1}, all);
         AscendC::PipeBarrier<PIPE_V>();
         AscendC::Mul(positions_, positions_, live_, all);
-        AscendC::Mul(slots_, slots_, live_, all);
-        AscendC::PipeBarrier<PIPE_V>();
+        put_dummies(all);
         AscendC::Adds(kv_lens_, positions_, static_cast<int32_t>(draft_kv_len(0)), all);
         AscendC::Cast(wide_, positions_, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(all));
         order<HardEvent::V_MTE3>();
+    }
+
+    // slots_ where there is one and the draft is live, else the dummy. live_ is used up.
+    __aicore__ inline void put_dummies(int32_t all) {
+        if (!drafts_from_table(p_)) {
+            // A reservation's slot of 0 or less is nobody's. kv_lens_ is not made yet.
+            AscendC::Maxs(kv_lens_, slots_, int32_t{0}, all);
+            AscendC::PipeBarrier<PIPE_V>();
+            AscendC::Mins(kv_lens_, kv_lens_, int32_t{1}, all);
+            AscendC::PipeBarrier<PIPE_V>();
+            AscendC::Mul(live_, live_, kv_lens_, all);
+        }
+        AscendC::Adds(slots_, slots_, -p_.dummy_slot, all);
+        AscendC::PipeBarrier<PIPE_V>();
+        AscendC::Mul(slots_, slots_, live_, all);
+        AscendC::PipeBarrier<PIPE_V>();
+        AscendC::Adds(slots_, slots_, p_.dummy_slot, all);
     }
 
     __aicore__ inline void store_steps(int64_t first_entry, uint32_t entries, uint32_t lanes) {
@@ -181,9 +205,11 @@ class DraftStepsKernel {
     const DraftStepsParams& p_;
     ErrorLane errors_;
     DraftRope<bits_t> rope_;
-    TBuf<TPosition::VECCALC> entry_buffer_, tile_buffer_;
+    PoolSlots found_;
+    UnitRun runs_[kMaxRuns];
+    TBuf<TPosition::VECCALC> entry_buffer_, tile_buffer_, slot_buffer_;
     RowValues lengths_, requests_;
-    GlobalTensor<int32_t> source_, slots_out_, kv_lens_out_;
+    GlobalTensor<int32_t> reservation_, slots_out_, kv_lens_out_;
     GlobalTensor<int64_t> positions_out_;
     LocalTensor<int32_t> starts_, offsets_;                                  // of the entries of a tile
     LocalTensor<int32_t> source_tile_, slots_, positions_, kv_lens_, live_;  // of all their steps
@@ -192,24 +218,19 @@ class DraftStepsKernel {
 };
 
 template <typename bits_t>
-__aicore__ inline void run_draft_steps(const DraftInputAddresses& in, const DraftOutputAddresses& out,
-                                       GM_ADDR error_lanes, const DraftStepsParams& p) {
+__aicore__ inline void run_draft_steps(const DraftStepsAddresses& memory, GM_ADDR error_lanes, const DraftStepsParams& p) {
     AscendC::TPipe pipe;
-    DraftStepsKernel<bits_t> op(&pipe, in, out, error_lanes, p);
+    DraftStepsKernel<bits_t> op(&pipe, memory, error_lanes, p);
     op.run();
 }
 
 }  // namespace dsv4::kernel
 
-extern "C" __global__ __aicore__ void draft_steps(GM_ADDR seq_lens, GM_ADDR requests, GM_ADDR source, GM_ADDR rope_cos,
-                                                  GM_ADDR rope_sin, GM_ADDR slots, GM_ADDR positions, GM_ADDR kv_lens,
-                                                  GM_ADDR cos, GM_ADDR sin, GM_ADDR error_lanes, DraftStepsParams p) {
+extern "C" __global__ __aicore__ void draft_steps(GM_ADDR error_lanes, DraftStepsAddresses memory, DraftStepsParams p) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
-    const dsv4::kernel::DraftInputAddresses in{seq_lens, requests, source, rope_cos, rope_sin};
-    const dsv4::kernel::DraftOutputAddresses out{slots, positions, kv_lens, cos, sin};
     if (p.rope_bytes == 4) {
-        dsv4::kernel::run_draft_steps<int32_t>(in, out, error_lanes, p);
+        dsv4::kernel::run_draft_steps<int32_t>(memory, error_lanes, p);
     } else {
-        dsv4::kernel::run_draft_steps<int16_t>(in, out, error_lanes, p);
+        dsv4::kernel::run_draft_steps<int16_t>(memory, error_lanes, p);
     }
 }

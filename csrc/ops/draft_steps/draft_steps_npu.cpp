@@ -1,32 +1,44 @@
-#include "common/step_launch.h"
 #include "ops/draft_steps/draft_steps.h"
-#include "torch/check.h"
+#include "torch/device_limits.h"
 #include "torch/launch.h"
+#include "torch/launch_memory.h"
 
-// Names the parameter struct above without declaring it.
+// Names the parameter structs above without declaring them.
 #include "aclrtlaunch_draft_steps.h"
 
 namespace dsv4 {
 namespace {
 
-void launch_draft_steps(const DraftStepsParams& p, const DraftStepsInputs& inputs, const DraftStepsOutputs& out) {
-    TORCH_CHECK_VALUE(p.rope_dim <= kMaxRopeDim, "draft_steps: rope_cos has rows of ", p.rope_dim,
-                      ", expected at most ", kMaxRopeDim, " on a device");
-    TORCH_CHECK_VALUE(draft_tile_rows(p) > 0, "draft_steps: topk is ", p.topk, " and num_steps ", p.num_steps,
+constexpr char kOp[] = "draft_steps";
+
+void launch_draft_steps(const DraftStepsParams& p, const DraftStepsTensors& t) {
+    TORCH_CHECK_VALUE(p.rope_dim <= kMaxRopeDim, kOp, ": rope_cos has rows of ", p.rope_dim, ", expected at most ",
+                      kMaxRopeDim, " on a device");
+    TORCH_CHECK_VALUE(draft_tile_rows(p) > 0 && (!drafts_from_table(p) || draft_pitch_elems(p) <= kMaxDeviceLanes), kOp,
+                      ": topk is ", p.topk, " and num_steps ", p.num_steps,
                       ", expected drafts of one request that fit into a core's local memory");
+    check::device_pages(kOp, p.pools);
     if (p.num_entries == 0) {
         return;
     }
-    // A reservation has no requests to read.
-    const at::Tensor requests = inputs.req_pool_indices.value_or(inputs.seq_lens);
-    const at::Tensor source = drafts_from_table(p) ? *inputs.table : *inputs.reservation;
-    const std::array memory{inputs.seq_lens, requests,      source,      inputs.rope_cos, inputs.rope_sin,
-                            out.slots,       out.positions, out.kv_lens, out.cos,         out.sin};
-    const int64_t most_blocks = blocks_for(draft_bytes(p), kGrainBytes, npu::vector_cores(out.slots));
-    npu::launch_on("draft_steps", memory, even_blocks(draft_rows(p), most_blocks),
-                   [p = p, errors = npu::error_lanes(out.slots)](uint32_t blocks, void* stream, auto... at) mutable {
-                       return ACLRT_LAUNCH_KERNEL(draft_steps)(blocks, stream, at..., errors, &p);
-                   });
+    npu::LaunchMemory memory;
+    DraftStepsAddresses at{};
+    memory.add(t.tables, at.tables);
+    at.reservation = memory.add(t.reservation);
+    at.lengths = memory.add(t.seq_lens);
+    at.requests = memory.add(t.req_pool_indices);
+    at.rope_cos = memory.add(t.rope_cos);
+    at.rope_sin = memory.add(t.rope_sin);
+    at.slots = memory.add(t.slots);
+    at.positions = memory.add(t.positions);
+    at.kv_lens = memory.add(t.kv_lens);
+    at.cos = memory.add(t.cos);
+    at.sin = memory.add(t.sin);
+    const int64_t most_blocks = blocks_for(draft_bytes(p), kGrainBytes, npu::vector_cores(t.slots));
+    npu::launch(kOp, memory.tensors(), even_blocks(draft_rows(p), most_blocks),
+                [p = p, at = at, errors = npu::error_lanes(t.slots)](uint32_t blocks, void* stream) mutable {
+                    return ACLRT_LAUNCH_KERNEL(draft_steps)(blocks, stream, errors, &at, &p);
+                });
 }
 
 }  // namespace

@@ -1,14 +1,18 @@
-"""All steps of a multi-step draft: wrapper and fake kernels of ``torch.ops.dsv4_npu_ops.draft_steps``."""
+"""All steps of a multi-step draft: wrapper and fake kernel of ``torch.ops.dsv4_npu_ops.draft_steps``."""
 
 import torch
 from torch import Tensor
 
 from dsv4_npu_ops.layout.draft_steps import DraftSteps
+from dsv4_npu_ops.layout.kv_layout import POOLS
+from dsv4_npu_ops.layout.pool_address import op_addresses
 from dsv4_npu_ops.layout.tables import RequestTables
 from dsv4_npu_ops.ops.step_sizes import check_rows
 
 _steps = torch.ops.dsv4_npu_ops.draft_steps.default
-_steps_out = torch.ops.dsv4_npu_ops.draft_steps.out
+_NO_ADDRESSES = op_addresses({})
+_NO_TABLES = [address.table for address in _NO_ADDRESSES]
+_NO_ADDRESSING = [number for address in _NO_ADDRESSES for number in address.fields]
 
 DRAFT_POOLS = ("full", "swa")
 """Pools whose slots a draft step may take: those with a slot for each raw token that is not compressor state."""
@@ -27,6 +31,7 @@ def build_draft_steps(
     pool: str = "swa",
     max_context_len: int | None = None,
     num_entries: int | None = None,
+    dummy_slot: int = 0,
     out: DraftSteps | None = None,
 ) -> DraftSteps:
     """Slots, positions, lengths and RoPE rows of every draft step of a speculative round, in one launch.
@@ -40,12 +45,13 @@ def build_draft_steps(
             same device; max_pos is at least ``max_context_len``.
         num_steps: S.
         topk: drafts of a request in each step.
-        reservation: int32 slots, laid out (request, topk, step): ``[B * topk * S]``, or longer.
-        tables, req_pool_indices, pool: without a reservation, the tables, ``[B]`` int32 or int64 rows of them, and
-            which pool's slots the drafts take: ``swa`` or ``full``. Read only.
+        reservation: int32 slots, laid out (request, topk, step): ``[B * topk * S]``, or longer. 0 or less is nobody's.
+        tables, req_pool_indices, pool: without a reservation, the tables, ``[B]`` int32 or int64 rows of them (None: row
+            i is request i), and which pool's slots the drafts take: ``swa`` or ``full``. Read only.
         max_context_len: raw tokens that a request can hold; drafts at or beyond it are dummies. Default that of the
             tables, else max_pos.
         num_entries: N, entries of a step, at least B * topk, which is the default; those behind are dummies.
+        dummy_slot: what stands for no slot.
         out: buffers that are overwritten to their last entry (``DraftSteps.empty``); nothing is allocated, and
             ``num_entries`` is ignored.
 
@@ -60,22 +66,32 @@ def build_draft_steps(
     Source: docs/spec.md, draft steps.
     """
     check_rows("draft_steps", seq_lens=seq_lens)
-    table = None
-    if tables is not None:
-        if pool not in DRAFT_POOLS:
-            raise ValueError(f"draft_steps: pool is {pool!r}, expected one of {', '.join(DRAFT_POOLS)}")
-        if reservation is None:
-            table = getattr(tables, pool)
+    if tables is not None and pool not in DRAFT_POOLS:
+        raise ValueError(f"draft_steps: pool is {pool!r}, expected one of {', '.join(DRAFT_POOLS)}")
     if max_context_len is None:
-        max_context_len = tables.layout.max_context_len if tables is not None else rope_cos.shape[0]
-    requests = req_pool_indices if table is not None else None
-    inputs = (seq_lens, reservation, requests, table, rope_cos, rope_sin, topk, num_steps)
+        max_context_len = tables.max_context_len if tables is not None else rope_cos.shape[0]
+    from_tables = tables is not None and reservation is None
     if out is None:
-        entries = seq_lens.shape[0] * topk if num_entries is None else num_entries
-        return DraftSteps(*_steps(*inputs, entries, max_context_len))
-    _steps_out(
-        *inputs,
+        out = DraftSteps.empty(
+            num_steps,
+            seq_lens.shape[0] * topk if num_entries is None else num_entries,
+            rope_cos.shape[1],
+            dtype=rope_cos.dtype,
+            device=seq_lens.device,
+        )
+    _steps(
+        tables.op_tables if from_tables else _NO_TABLES,
+        tables.op_addressing if from_tables else _NO_ADDRESSING,
+        req_pool_indices if from_tables else None,
+        reservation,
+        seq_lens,
+        rope_cos,
+        rope_sin,
+        POOLS.index(pool) if from_tables else -1,
+        topk,
+        num_steps,
         max_context_len,
+        dummy_slot,
         slots=out.slots,
         positions=out.positions,
         kv_lens=out.kv_lens,
@@ -86,29 +102,5 @@ def build_draft_steps(
 
 
 @torch.library.register_fake("dsv4_npu_ops::draft_steps")
-def _(
-    seq_lens: Tensor,
-    reservation: Tensor | None,
-    req_pool_indices: Tensor | None,
-    table: Tensor | None,
-    rope_cos: Tensor,
-    rope_sin: Tensor,
-    topk: int,
-    num_steps: int,
-    num_entries: int,
-    max_context_len: int,
-) -> tuple[Tensor, ...]:
-    shape = (num_steps, num_entries)
-    rope = (*shape, rope_cos.shape[1])
-    return (
-        seq_lens.new_empty(shape, dtype=torch.int32),
-        seq_lens.new_empty(shape, dtype=torch.int64),
-        seq_lens.new_empty(shape, dtype=torch.int32),
-        rope_cos.new_empty(rope),
-        rope_cos.new_empty(rope),
-    )
-
-
-@torch.library.register_fake("dsv4_npu_ops::draft_steps.out")
 def _(*arguments: object, **buffers: Tensor) -> None:
     return None
