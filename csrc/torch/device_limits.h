@@ -15,7 +15,7 @@ inline void device_rows(const char* op, int64_t num_rows) {
 // The tokens of all rows where the host knows them; otherwise the device finds rows that do not fit.
 inline void device_step(const char* op, const StepRowsParams& rows) {
     device_rows(op, rows.num_rows);
-    const int64_t width = rows.form == kDecode ? 1 : rows.form == kVerifyUniform ? rows.width : 0;
+    const int64_t width = form_has_operand(rows.form) ? 0 : rows.width;
     TORCH_CHECK_VALUE(rows.num_rows == 0 || width <= rows.num_tokens / rows.num_rows, op, ": num_tokens is ",
                       rows.num_tokens, " (entries of the token-aligned outputs), expected at least ", width,
                       " for each of ", rows.num_rows, " rows");

@@ -1,4 +1,4 @@
-"""What the attention and compressor kernels need to know about a step (docs/spec.md, compress metadata)."""
+"""What the attention and compressor kernels need to know about a step (docs/spec.md, a step)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from dsv4_npu_ops.layout.capacity import group_capacity, page_columns
 from dsv4_npu_ops.layout.kv_layout import KVLayout
+from dsv4_npu_ops.layout.tables import RequestTables
 
 PAGE_TABLE_POOLS: tuple[str, ...] = ("swa", "c4", "c128", "c4_state", "c128_state")
 """Pools that have a page table, in the order of the metadata's outputs."""
@@ -23,9 +24,9 @@ class CompressMetadata:
     ``start_pos``, ``seqused``, ``kv_lens``: int32 ``[B]``, tokens before the step, new ones, and their sum; padding
     rows 0, 0 and 1. ``cu_seqlens``: int32 ``[B + 1]``, where each row's tokens lie. ``positions``: int64 ``[T]``.
     ``*_page_table``: int32 ``[B, columns]`` pages; -1 (swa, c4, c128) or 0 (states) where there is none.
-    A pool that does not exist has 0 slots and 0 columns.
+    A pool that does not exist has 0 slots and 0 columns; one without pages has 0 columns.
 
-    Source: docs/spec.md, compress metadata.
+    Source: docs/spec.md, a step.
     """
 
     positions_c4: Tensor
@@ -46,7 +47,7 @@ class CompressMetadata:
     @classmethod
     def empty(
         cls,
-        layout: KVLayout,
+        layout: KVLayout | RequestTables,
         num_rows: int,
         num_tokens: int,
         max_seq_len: int | None = None,
@@ -55,7 +56,7 @@ class CompressMetadata:
         """Uninitialised buffers for the ``out=`` form.
 
         Args:
-            layout: pools, page size and device.
+            layout: pools, page sizes and device: a layout, or tables.
             num_rows: B, padding rows included.
             num_tokens: T, the most tokens a step has.
             max_seq_len: raw tokens that the page tables cover; default the layout's ``max_context_len``.
@@ -76,7 +77,7 @@ class CompressMetadata:
             return torch.empty(shape, dtype=dtype, device=layout.device)
 
         def page_table(pool: str) -> Tensor:
-            columns = page_columns(length, pool, layout.page_size) if layout.has_pool(pool) else 0
+            columns = page_columns(length, pool, layout.page_size_of(pool)) if layout.has_pages(pool) else 0
             if page_tables is None:
                 return buffer(num_rows, columns)
             shared: Tensor = getattr(page_tables, f"{pool}_page_table")

@@ -1,4 +1,4 @@
-"""Slots of one step in all six pools (docs/spec.md, verify bundle and allocation)."""
+"""Slots of one step in all six pools (docs/spec.md, a step; allocation)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from dsv4_npu_ops.layout.capacity import group_capacity
 from dsv4_npu_ops.layout.kv_layout import POOLS, RAW_TOKENS_PER_SLOT, KVLayout
+from dsv4_npu_ops.layout.tables import RequestTables
 
 
 @dataclass
@@ -19,7 +20,7 @@ class OutCacheLoc:
     tokens of row i lie at ``cu_seqlens[i]``; 0 where the token has no slot. ``out_c4_loc`` and ``out_c128_loc`` are
     dense in batch order, one entry for each group that the step completes. A pool that does not exist has 0 entries.
 
-    Source: docs/spec.md, verify bundle.
+    Source: docs/spec.md, a step; allocation.
     """
 
     out_full_loc: Tensor
@@ -41,7 +42,7 @@ class OutCacheLoc:
         )
 
     @classmethod
-    def empty(cls, layout: KVLayout, num_rows: int, num_tokens: int) -> OutCacheLoc:
+    def empty(cls, layout: KVLayout | RequestTables, num_rows: int, num_tokens: int) -> OutCacheLoc:
         """Uninitialised buffers for the ``out=`` form of a step of ``num_rows`` rows and at most ``num_tokens`` tokens.
 
         The dense ones hold every group that such a step can complete: ``group_capacity(T, B, ratio)`` entries.

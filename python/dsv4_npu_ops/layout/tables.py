@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from torch import Tensor, zeros
+from torch import Tensor, device, zeros
 from torch import int32 as torch_int32
 
 from dsv4_npu_ops.layout.kv_layout import POOLS, KVLayout
-from dsv4_npu_ops.layout.pool_address import PageTable, PoolAddress, op_addresses, page_size_of
+from dsv4_npu_ops.layout.pool_address import KINDS_WITH_PAGES, PageTable, PoolAddress, op_addresses, page_size_of
 
 
 class RequestTables:
@@ -23,6 +23,8 @@ class RequestTables:
         layout: what the tables were made for; None for an engine's.
         sliding_window: tokens that the sliding-window layers attend to, the current one included.
         max_context_len: longest request in raw tokens, drafts included.
+        op_tables, op_addressing: tensors and numbers by which ops know the pools, in table order; kinds: how each is
+            addressed.
 
     Source: docs/spec.md, model and pools; addressing.
     """
@@ -69,10 +71,27 @@ class RequestTables:
         self.max_context_len = max_context_len
         self.op_tables: list[Tensor | None] = [address.table for address in addresses]
         self.op_addressing: list[int] = [number for address in addresses for number in address.fields]
+        self.kinds: tuple[int, ...] = tuple(address.fields[0] for address in addresses)
 
     def has_pool(self, pool: str) -> bool:
         """Whether the pool exists."""
         return pool in self.pools
+
+    def has_pages(self, pool: str) -> bool:
+        """Whether the pool exists and knows pages, so that there can be a page table of it."""
+        return self.kinds[POOLS.index(pool)] in KINDS_WITH_PAGES
+
+    @property
+    def device(self) -> device:
+        """Where the tables are.
+
+        Raises:
+            ValueError: no pool has a table.
+        """
+        for table in self.op_tables:
+            if table is not None:
+                return table.device
+        raise ValueError(f"RequestTables: pools are {', '.join(self.pools) or 'none'}, expected one with a table")
 
     def page_size_of(self, pool: str) -> int:
         """Slots of a page of the pool; 1 where it knows no pages.

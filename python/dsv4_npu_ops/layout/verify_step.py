@@ -1,8 +1,8 @@
-"""Everything that one target verify needs (docs/spec.md, one op for a verify step)."""
+"""Everything that one target verify needs (docs/spec.md, a step)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -10,17 +10,18 @@ from torch import Tensor
 from dsv4_npu_ops.layout.compress_metadata import CompressMetadata
 from dsv4_npu_ops.layout.kv_layout import KVLayout
 from dsv4_npu_ops.layout.out_cache_loc import OutCacheLoc
+from dsv4_npu_ops.layout.tables import RequestTables
 
 
 @dataclass(slots=True)
 class VerifyStep:
     """Slots, metadata and RoPE rows of one step.
 
-    ``out_cache_loc``: its dense slots have the metadata's capacity and a zero tail. ``c4_cos``, ``c4_sin``,
-    ``c128_cos``, ``c128_sin``: float32 ``[cap, D]``, the rows at ``metadata.positions_c4`` and ``positions_c128``;
-    those of the zero tail are the row of position 0.
+    ``out_cache_loc``: its dense slots are the metadata's, the same tensors. ``c4_cos``, ``c4_sin``, ``c128_cos``,
+    ``c128_sin``: float32 ``[cap, D]``, the rows at ``metadata.positions_c4`` and ``positions_c128``; those of the zero tail
+    are the row of position 0.
 
-    Source: docs/spec.md, one op for a verify step.
+    Source: docs/spec.md, a step.
     """
 
     out_cache_loc: OutCacheLoc
@@ -33,7 +34,7 @@ class VerifyStep:
     @classmethod
     def empty(
         cls,
-        layout: KVLayout,
+        layout: KVLayout | RequestTables,
         num_rows: int,
         num_tokens: int,
         rope_dim: int,
@@ -53,8 +54,9 @@ class VerifyStep:
             raise ValueError(f"VerifyStep.empty: rope_dim is {rope_dim}, expected at least 0")
         metadata = CompressMetadata.empty(layout, num_rows, num_tokens, max_seq_len, page_tables)
         groups = (metadata.positions_c4, metadata.positions_c4, metadata.positions_c128, metadata.positions_c128)
+        loc = OutCacheLoc.empty(layout, num_rows, num_tokens)
         return cls(
-            OutCacheLoc.empty(layout, num_rows, num_tokens),
+            replace(loc, out_c4_loc=metadata.c4_loc, out_c128_loc=metadata.c128_loc),
             metadata,
             *(torch.empty(len(g), rope_dim, dtype=torch.float32, device=layout.device) for g in groups),
         )

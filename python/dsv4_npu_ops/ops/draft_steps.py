@@ -5,7 +5,7 @@ from torch import Tensor
 
 from dsv4_npu_ops.layout.draft_steps import DraftSteps
 from dsv4_npu_ops.layout.tables import RequestTables
-from dsv4_npu_ops.ops.step_sizes import check_rows
+from dsv4_npu_ops.layout.step_rows import check_rows
 
 _steps = torch.ops.dsv4_npu_ops.draft_steps.default
 _steps_out = torch.ops.dsv4_npu_ops.draft_steps.out
