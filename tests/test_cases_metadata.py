@@ -5,8 +5,9 @@ import torch
 
 from dsv4_npu_ops import (
     CompressMetadata,
-    KVLayout,
+    PageTable,
     RequestTables,
+    SlotTable,
     VerifyStep,
     build_compress_metadata_decode,
     build_compress_metadata_prefill,
@@ -18,11 +19,20 @@ from dsv4_npu_ops import (
 @pytest.fixture
 def tables():
     """Four requests whose group g of request r has slot 1000 * (r + 1) + g."""
-    layout = KVLayout(max_requests=4, max_context_len=512, num_pages=dict(full=8, swa=8, c4=8, c128=8))
-    tables = RequestTables(layout)
-    for table in (tables.c4, tables.c128):
-        table.copy_(1000 * torch.arange(1, 5)[:, None] + torch.arange(table.shape[1]))
-    return tables
+
+    def slots(columns):
+        return (1000 * torch.arange(1, 5)[:, None] + torch.arange(columns)).int()
+
+    nothing = torch.zeros(4, 4, dtype=torch.int32)
+    return RequestTables.of(
+        dict(
+            full=PageTable(nothing, 128),
+            swa=PageTable(nothing, 128),
+            c4=SlotTable(slots(128), 128),
+            c128=SlotTable(slots(4), 128),
+        ),
+        max_context_len=512,
+    )
 
 
 def lens(*values):
@@ -93,13 +103,13 @@ def test_padded_bucket(tables):
 @pytest.mark.parametrize("joined", [False, True])
 def test_an_idle_replay_is_all_dummy(tables, joined):
     """Buffers of a captured bucket: a live replay, then an idle one."""
-    tables.c4[0, 1], tables.c4[1, 2] = 7, 9
+    tables.table("c4")[0, 1], tables.table("c4")[1, 2] = 7, 9
     if joined:
-        step = VerifyStep.empty(tables.layout, 2, 8, rope_dim=2)
+        step = VerifyStep.empty(tables, 2, 8, rope_dim=2)
         metadata = step.metadata
         rope = torch.arange(1024.0).reshape(512, 2)
     else:
-        metadata = CompressMetadata.empty(tables.layout, 2, 8)
+        metadata = CompressMetadata.empty(tables, 2, 8)
 
     def replay(*lengths):
         if joined:

@@ -3,16 +3,15 @@
 import pytest
 import torch
 
-from dsv4_npu_ops import KVLayout, RequestTables, flatten_verify_bundle
+from dsv4_npu_ops import DividedSlots, KVLayout, RequestTables, SlotTable, flatten_verify_bundle
 
 
 @pytest.fixture
 def tables():
-    layout = KVLayout(max_requests=4, max_context_len=512, num_pages=dict(full=8, c4=8))
-    tables = RequestTables(layout)
-    for table in (tables.full, tables.c4):
-        table.copy_(1000 * torch.arange(1, 5)[:, None] + torch.arange(table.shape[1]))
-    return tables
+    def slots(columns):
+        return SlotTable((1000 * torch.arange(1, 5)[:, None] + torch.arange(columns)).int(), 128)
+
+    return RequestTables.of(dict(full=slots(512), c4=slots(128)), max_context_len=512)
 
 
 def lens(*values):
@@ -38,19 +37,28 @@ def test_the_width_is_that_of_this_batch(tables, width):
 
 
 def test_group_slots_come_from_their_own_table(tables):
-    """Not from full slots by division: full slots 131 and 135 end groups whose slots are 32 and 33, -1 ends none."""
-    tables.full[0, :16] = lens(*[131, -1, 0, 135] * 4)
-    tables.c4[0, :2] = lens(32, 33)
+    """Not from full slots by division, whose quarters would be 32 and 33."""
+    tables.table("full")[0, :16] = lens(*[131, -1, 0, 135] * 4)
+    tables.table("c4")[0, :2] = lens(42, 43)
     loc = flatten_verify_bundle(tables, lens(0), lens(3), 5, seq_lens_cpu=lens(3))
-    assert loc.out_c4_loc.tolist() == [32, 33]
+    assert loc.out_c4_loc.tolist() == [42, 43]
+
+
+def test_group_slots_derived_from_full_slots(tables):
+    """Full slots 131 and 135 end the groups 0 and 1; -1 at a group's end has no quarter, although -1 % 4 is 3."""
+    full = tables.pools["full"]
+    full.table[0, :12] = lens(-1, 0, 0, 131, 0, -1, 0, 135, 0, 0, 0, -1)
+    derived = RequestTables.of(dict(full=full, c4=DividedSlots()), max_context_len=512)
+    loc = flatten_verify_bundle(derived, lens(0), lens(3), 9, seq_lens_cpu=lens(3))
+    assert loc.out_c4_loc.tolist() == [32, 33, 0]
 
 
 def test_padding_writes_only_the_dummy_slot():
     """Five blocks of 16, one real row, three padded ones that name the same request."""
     layout = KVLayout(page_size=16, max_requests=1, max_context_len=64, num_pages=dict(full=4, swa=4))
     tables = RequestTables(layout)
-    tables.full[0] = torch.arange(16, 80)
-    tables.swa[0] = torch.arange(16, 80)
+    for pool in ("full", "swa"):
+        tables.table(pool)[0] = lens(1, 2, 3, 4)
     loc = flatten_verify_bundle(tables, lens(0, 0, 0, 0), lens(20, 0, 0, 0), 2)
     for slots in (loc.out_full_loc, loc.out_swa_loc):
         kv = torch.zeros(layout.num_slots("full"))

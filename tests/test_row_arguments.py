@@ -17,7 +17,11 @@ STEPS = {
     "verify": lambda rows, lens: d.build_compress_metadata_verify(TABLES, rows, lens, 2),
     "ragged": lambda rows, lens: d.build_compress_metadata_verify(TABLES, rows, lens, torch.tensor([1, 2])),
     "bundle": lambda rows, lens: d.flatten_verify_bundle(TABLES, rows, lens, 2),
-    "step": lambda rows, lens: d.build_verify_step(TABLES, rows, lens, 2, COS, COS),
+    "verify_step": lambda rows, lens: d.build_verify_step(TABLES, rows, lens, 2, COS, COS),
+    "step": lambda rows, lens: d.build_step(TABLES, d.StepRows.final(lens), d.Step(), req_pool_indices=rows),
+    "mixed": lambda rows, lens: d.build_step(
+        TABLES, d.StepRows.mixed(torch.arange(3), lens), d.Step(), req_pool_indices=rows
+    ),
 }
 
 
@@ -48,18 +52,12 @@ def test_wrong_request_indices(step):
 
 @pytest.mark.parametrize("drafts", [None, "2", [2], 2.5])
 def test_wrong_draft_tokens(drafts):
-    message = "num_draft_tokens is .*, expected an integer or a tensor"
-    with pytest.raises(ValueError, match=f"compress_metadata: {message}"):
-        d.build_compress_metadata_verify(TABLES, ROWS, LENGTHS, drafts)
-    with pytest.raises(ValueError, match=f"verify_bundle: {message}"):
-        d.flatten_verify_bundle(TABLES, ROWS, LENGTHS, drafts)
-    with pytest.raises(ValueError, match=f"verify_step: {message}"):
+    message = "step: num_draft_tokens is .*, expected an integer or a tensor"
+    for build in (d.build_compress_metadata_verify, d.flatten_verify_bundle):
+        with pytest.raises(ValueError, match=message):
+            build(TABLES, ROWS, LENGTHS, drafts)
+    with pytest.raises(ValueError, match=message):
         d.build_verify_step(TABLES, ROWS, LENGTHS, drafts, COS, COS)
-
-
-def test_host_lengths_have_the_shape_of_the_lengths():
-    with pytest.raises(ValueError, match=r"seq_lens_cpu has shape \[3\], expected \[2\] like seq_lens"):
-        d.flatten_verify_bundle(TABLES, ROWS, LENGTHS, 2, seq_lens_cpu=torch.tensor([5, 6, 7]))
 
 
 def test_dtypes_of_new_rope_rows_and_tables():

@@ -55,28 +55,51 @@ class PoolSlots {
     // Slots of the units [begin, end) of a request; `dummy` for those without one.
     template <typename T>
     void write(int32_t pool, int64_t request, int64_t begin, int64_t end, T dummy, T* out) const {
-        if (pools_[pool].kind == kPages) {
-            write_pages(pool, request, begin, end, dummy, out);
+        if (begin >= end) {
             return;
         }
-        for (int64_t unit = begin; unit < end; ++unit) {
-            const int64_t found = slot(pool, request, unit);
-            *out++ = found == kNoSlot ? dummy : static_cast<T>(found);
+        const PoolAddress& a = pools_[pool];
+        if (a.kind == kPages) {
+            write_paged(pool, request, begin, end, dummy, out);
+        } else if (a.kind == kSlots) {
+            with_entries(pool, slot_entry_elems(request, begin, a),
+                         [&](const auto* entries) { convert_slots(entries, a, end - begin, dummy, out); });
+        } else {
+            for (int64_t unit = begin; unit < end; ++unit) {
+                const int64_t found = slot(pool, request, unit);
+                *out++ = found == kNoSlot ? dummy : static_cast<T>(found);
+            }
         }
     }
 
-    // What a page table says of page `page`: the entry, also 0 or less; `dummy` where the pool's rule finds nothing.
-    int32_t page(int32_t pool, int64_t request, int64_t page, int32_t dummy) const {
+    // What a page table says of the pages [begin, end) of a request: the entries, also 0 or less; `dummy` where the pool's
+    // rule finds nothing.
+    void write_pages(int32_t pool, int64_t request, int64_t begin, int64_t end, int32_t dummy, int32_t* out) const {
+        if (begin >= end) {
+            return;
+        }
         const PoolAddress& a = pools_[pool];
+        const int64_t first_unit = begin << a.page_shift;
         if (a.kind == kPages) {
-            return static_cast<int32_t>(entry(pool, page_entry_elems(request, page, a)));
+            copy_pages(pool, request, begin, end, out);
+        } else if (a.kind == kSlots) {
+            const int64_t page_elems = static_cast<int64_t>(a.unit_columns) << a.page_shift;
+            with_entries(pool, slot_entry_elems(request, first_unit, a), [&](const auto* entries) {
+                for (int64_t k = 0; k < end - begin; ++k) {
+                    out[k] = static_cast<int32_t>(page_of(slot_of_entry(entries[k * page_elems], a), a.page_shift));
+                }
+            });
+        } else {
+            for (int64_t page = begin; page < end; ++page) {
+                const int64_t found = slot(pool, request, page << a.page_shift);
+                *out++ = found == kNoSlot ? dummy : static_cast<int32_t>(page_of(found, a.page_shift));
+            }
         }
-        const int64_t unit = page << a.page_shift;
-        if (a.kind == kSlots) {
-            return static_cast<int32_t>(slot_of_entry(entry(pool, slot_entry_elems(request, unit, a)), a) >> a.page_shift);
-        }
-        const int64_t found = slot(pool, request, unit);
-        return found == kNoSlot ? dummy : static_cast<int32_t>(page_of(found, a.page_shift));
+    }
+
+    // Whether the mapping of a kMapped pool ends before the base pool's slot of a unit.
+    bool beyond_mapping(int32_t pool, int64_t request, int64_t unit) const {
+        return slot(pools_[pool].base, request, unit) >= pools_[pool].row_elems;
     }
 
   private:
@@ -85,9 +108,33 @@ class PoolSlots {
                                      : static_cast<const int32_t*>(entries_[pool])[index];
     }
 
+    // Calls visit with the entries of a pool's table from `index` on, in their own type.
+    template <typename Visit>
+    void with_entries(int32_t pool, int64_t index, const Visit& visit) const {
+        if (pools_[pool].is_int64) {
+            visit(static_cast<const int64_t*>(entries_[pool]) + index);
+        } else {
+            visit(static_cast<const int32_t*>(entries_[pool]) + index);
+        }
+    }
+
+    template <typename Entry, typename T>
+    static void convert_slots(const Entry* entries, const PoolAddress& a, int64_t units, T dummy, T* out) {
+        if (a.unit_columns == 1 && a.slot_shift == 0) {
+            for (int64_t k = 0; k < units; ++k) {
+                out[k] = entries[k] > 0 ? static_cast<T>(entries[k]) : dummy;
+            }
+            return;
+        }
+        for (int64_t k = 0; k < units; ++k) {
+            const int64_t slot = slot_of_entry(entries[k * a.unit_columns], a);
+            out[k] = slot > 0 ? static_cast<T>(slot) : dummy;
+        }
+    }
+
     // A page at a time: its slots follow each other.
     template <typename T>
-    void write_pages(int32_t pool, int64_t request, int64_t begin, int64_t end, T dummy, T* out) const {
+    void write_paged(int32_t pool, int64_t request, int64_t begin, int64_t end, T dummy, T* out) const {
         const int32_t shift = pools_[pool].page_shift;
         while (begin < end) {
             const int64_t page_end = std::min((page_of(begin, shift) + 1) << shift, end);
@@ -96,6 +143,18 @@ class PoolSlots {
                 *out++ = first == kNoSlot ? dummy : static_cast<T>(first + (unit - begin));
             }
             begin = page_end;
+        }
+    }
+
+    // As many entries at a time as follow each other: a ring of columns starts again.
+    void copy_pages(int32_t pool, int64_t request, int64_t begin, int64_t end, int32_t* out) const {
+        const PoolAddress& a = pools_[pool];
+        while (begin < end) {
+            const int64_t pages = std::min(end - begin, a.columns - page_column(begin, a));
+            with_entries(pool, page_entry_elems(request, begin, a),
+                         [&](const auto* entries) { std::copy_n(entries, pages, out); });
+            begin += pages;
+            out += pages;
         }
     }
 

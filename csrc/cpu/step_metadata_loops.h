@@ -1,15 +1,13 @@
-// Second pass over a step on the CPU: the outputs of compress_metadata (docs/spec.md, 3.1).
+// Second pass over a step on the CPU: what attention and compressors need to know of it (docs/spec.md, a step).
 #pragma once
 
+#include "cpu/pool_slots.h"
 #include "cpu/step_scan.h"
 
 namespace dsv4::cpu {
 
-// Raises ValueError when a buffer holds fewer groups or pages than the step needs; touches nothing.
-void check_metadata_capacity(const char* op, const ScannedStep& step, const StepMetadataParams& p);
-
-// Overwrites every output to its last entry. Expects a step and buffers that have been checked.
-void write_step_metadata(const ScannedStep& step, const StepMetadataParams& p, const MetadataTables& tables,
-                         const MetadataTensors& out);
+// Overwrites every output that is asked for to its last entry: row vectors, positions, RoPE rows and page tables. Expects a step
+// that check_scanned_step accepts.
+void write_step_metadata(const ScannedStep& step, const StepParams& p, const StepTensors& tensors, const PoolSlots& slots);
 
 }  // namespace dsv4::cpu

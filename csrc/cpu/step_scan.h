@@ -3,28 +3,24 @@
 
 #include <c10/util/SmallVector.h>
 
-#include "common/step_outputs.h"
-#include "torch/step_tensors.h"
+#include "ops/step/step.h"
 
 namespace dsv4::cpu {
 
 struct ScannedRow : StepRow {
-    int64_t request;      // row of the request tables; 0 for padding, whose own index is never used
+    int64_t request;      // row of the tables; 0 for padding, whose own index is never used
     int64_t token_begin;  // cu_seqlens[i]
 };
 
 struct ScannedStep {
     c10::SmallVector<ScannedRow, 64> rows;  // 64: the usual decode bucket stays on the stack
     int64_t num_tokens = 0;                 // cu_seqlens[B]
-    int64_t c4_groups = 0;                  // groups that the step completes
-    int64_t c128_groups = 0;
-    int64_t longest = 0;  // greatest final length
-    // Greatest RoPE position of a completed group, plus 1. A group of 128 ends together with a group of 4, whose
-    // position is the greater one.
-    int64_t group_positions_end = 0;
+    int64_t groups[2] = {0, 0};             // of ratios 4 and 128 that the step completes
+    int64_t positions_end[2] = {0, 0};      // greatest position of such a group, plus 1
 };
 
-// Raises ValueError for the first invalid row and when the rows bring more than p.num_tokens tokens.
-ScannedStep scan_step(const char* op, const StepRowsParams& p, const StepInputs& inputs);
+// Raises ValueError for the first invalid row and when the rows bring more than p.rows.num_tokens tokens. Of `tensors` only
+// the inputs of the rows are looked at.
+ScannedStep scan_step(const char* op, const StepParams& p, const StepTensors& tensors);
 
 }  // namespace dsv4::cpu

@@ -5,45 +5,115 @@
 namespace dsv4::cpu {
 namespace {
 
-// out: [T] int32 slots of the tokens, 0 for those of padding rows and behind the last row.
-void write_token_slots(const ScannedStep& step, const at::Tensor& table, int64_t row_elems, const at::Tensor& out) {
-    if (!pool_exists(row_elems)) {
-        return;
-    }
-    const int32_t* slots = table.const_data_ptr<int32_t>();
-    int32_t* target = out.mutable_data_ptr<int32_t>();
+// out: [T] slots of the tokens, the dummy for those of padding rows and behind the last row.
+template <typename T>
+void write_token_slots(const ScannedStep& step, const PoolSlots& slots, int32_t pool, T dummy, const at::Tensor& out) {
+    T* target = out.mutable_data_ptr<T>();
     int64_t written = 0;
     for (const ScannedRow& row : step.rows) {
         if (is_padding(row)) {
             continue;
         }
-        std::fill(target + written, target + row.token_begin, 0);
-        const int32_t* source = slots + row.request * row_elems + row.start;
-        std::copy(source, source + row.num_new, target + row.token_begin);
+        std::fill(target + written, target + row.token_begin, dummy);
+        slots.write(pool, row.request, row.start, final_length(row), dummy, target + row.token_begin);
         written = row.token_begin + row.num_new;
     }
-    std::fill(target + written, target + out.size(0), 0);
+    std::fill(target + written, target + out.size(0), dummy);
+}
+
+// out: [capacity] slots of the completed groups, dense in batch order, then the dummy.
+template <typename T>
+void write_group_slots(const ScannedStep& step, const PoolSlots& slots, int32_t pool, T dummy, const at::Tensor& out) {
+    T* target = out.mutable_data_ptr<T>();
+    T* const end = target + out.size(0);
+    for (const ScannedRow& row : step.rows) {
+        const int64_t begin = units_in(row.start, pool);
+        const int64_t last = units_in(final_length(row), pool);
+        slots.write(pool, row.request, begin, last, dummy, target);
+        target += last - begin;
+    }
+    std::fill(target, end, dummy);
+}
+
+template <typename T>
+void write_slots(const ScannedStep& step, const StepParams& p, const PoolSlots& slots, int32_t pool,
+                 const at::Tensor& out) {
+    const T dummy = p.dummy_slots[pool];
+    if (is_group_pool(pool)) {
+        write_group_slots<T>(step, slots, pool, dummy, out);
+    } else {
+        write_token_slots<T>(step, slots, pool, dummy, out);
+    }
+}
+
+// out: [B, columns], the slot of token start - lead + column.
+template <int64_t ratio>
+void write_state_locs(const ScannedStep& step, const StepParams& p, const PoolSlots& slots, const at::Tensor& out) {
+    constexpr int32_t pool = ratio == kRatioC4 ? kC4State : kC128State;
+    const int64_t columns = p.state_columns[pool - kC4State];
+    const int32_t dummy = p.dummy_slots[pool];
+    int32_t* target = out.mutable_data_ptr<int32_t>();
+    for (const ScannedRow& row : step.rows) {
+        const TokenSpan tokens = state_tokens(row, ratio);
+        const int64_t count = tokens.end - tokens.begin;
+        const int64_t first = count == 0 ? columns : state_column(row, tokens.begin, ratio);
+        std::fill_n(target, first, dummy);
+        slots.write(pool, row.request, tokens.begin, tokens.end, dummy, target + first);
+        std::fill(target + first + count, target + columns, dummy);
+        target += columns;
+    }
+}
+
+// out: [rows * block, K], the swa slots that every token of a row's block attends to, without gaps.
+void write_window_locs(const ScannedStep& step, const StepParams& p, const PoolSlots& slots, const at::Tensor& out) {
+    int32_t* target = out.mutable_data_ptr<int32_t>();
+    int32_t* const end = target + out.numel();
+    const auto close_row = [&](int32_t* written, int32_t* row_begin) {
+        std::fill(written, row_begin + p.window_columns, kWindowEnd);
+        return row_begin + p.window_columns;
+    };
+    for (const ScannedRow& row : step.rows) {
+        const TokenSpan tokens = window_tokens(row, p.window);
+        int32_t* const first = target;
+        slots.write(kSwa, row.request, tokens.begin, tokens.end, kWindowEnd, first);
+        int32_t* written = std::remove(first, first + (tokens.end - tokens.begin), kWindowEnd);
+        if (is_padding(row)) {
+            *written++ = kIdleWindow;
+        }
+        target = close_row(written, first);
+        for (int32_t k = 1; k < p.window_block; ++k) {
+            target = std::copy_n(first, p.window_columns, target);
+        }
+    }
+    while (target != end) {
+        *target = kIdleWindow;
+        target = close_row(target + 1, target);
+    }
 }
 
 }  // namespace
 
-void check_slot_capacity(const char* op, const ScannedStep& step, const StepSlotsParams& p) {
-    if (pool_exists(p.c4_row_elems)) {
-        check_group_capacity(op, "out_c4_loc", p.c4_capacity_groups, step.c4_groups, kRatioC4);
+void write_step_slots(const ScannedStep& step, const StepParams& p, const StepTensors& t, const PoolSlots& slots) {
+    for (int32_t pool = 0; pool < kNumPools; ++pool) {
+        if (!wants(p, kFieldSlots + pool)) {
+            continue;
+        }
+        const at::Tensor& out = t.fields[kFieldSlots + pool];
+        if ((p.wide_slots >> pool & 1) != 0) {
+            write_slots<int64_t>(step, p, slots, pool, out);
+        } else {
+            write_slots<int32_t>(step, p, slots, pool, out);
+        }
     }
-    if (pool_exists(p.c128_row_elems)) {
-        check_group_capacity(op, "out_c128_loc", p.c128_capacity_groups, step.c128_groups, kRatioC128);
+    if (wants(p, kFieldC4StateLocs)) {
+        write_state_locs<kRatioC4>(step, p, slots, t.fields[kFieldC4StateLocs]);
     }
-}
-
-void write_step_slots(const ScannedStep& step, const StepSlotsParams& p, const SlotTables& tables,
-                      const SlotTensors& out) {
-    write_token_slots(step, tables.full, p.full_row_elems, out.out_full_loc);
-    write_token_slots(step, tables.swa, p.swa_row_elems, out.out_swa_loc);
-    write_group_slots<kRatioC4>(step, tables.c4, p.c4_row_elems, out.out_c4_loc);
-    write_group_slots<kRatioC128>(step, tables.c128, p.c128_row_elems, out.out_c128_loc);
-    write_token_slots(step, tables.c4_state, p.c4_state_row_elems, out.out_c4_state_loc);
-    write_token_slots(step, tables.c128_state, p.c128_state_row_elems, out.out_c128_state_loc);
+    if (wants(p, kFieldC128StateLocs)) {
+        write_state_locs<kRatioC128>(step, p, slots, t.fields[kFieldC128StateLocs]);
+    }
+    if (wants(p, kFieldWindowLocs)) {
+        write_window_locs(step, p, slots, t.fields[kFieldWindowLocs]);
+    }
 }
 
 }  // namespace dsv4::cpu

@@ -1,13 +1,13 @@
-"""Random steps for the tests of the ops that describe one: layouts, filled tables, rows."""
+"""Random steps over the package's own tables, for the tests of the ops that describe one: layouts, filled tables, rows."""
 
 from dataclasses import dataclass
 
 import torch
 from hypothesis import strategies as st
+from reference.step import POOLS, UNIT_TOKENS, Address, page_size, row_of, slot_of
 
-from dsv4_npu_ops import KVLayout, RequestTables
+from dsv4_npu_ops import KVLayout, PageTable, RequestTables
 
-POOLS = ("full", "swa", "c4", "c128", "c4_state", "c128_state")
 FORMS = ("prefill", "decode", "verify", "ragged")
 INTEGERS = (torch.int32, torch.int64)
 
@@ -19,7 +19,7 @@ class Step:
     form: str
     layout: KVLayout
     tables: RequestTables
-    rows: dict[str, list[list[int]] | None]
+    pools: dict[str, Address]
     requests: list[int]
     lengths: list[int]
     operands: list[int]
@@ -34,34 +34,62 @@ class Step:
     def num_draft_tokens(self, device):
         return self.width if self.form == "verify" else self.tensors(device)[2]
 
-    def finals(self):
-        """Final lengths of the rows that bring tokens."""
-        ends = []
-        for length, operand in zip(self.lengths, self.operands, strict=True):
-            if self.form in ("prefill", "decode"):
-                ends.append(length)
-            elif length:
-                ends.append(length + (self.width if self.form == "verify" else operand))
-        return ends
+    def rows(self):
+        """(start, new, entries) of every row."""
+        if self.form in ("prefill", "ragged"):
+            form = "prefill" if self.form == "prefill" else "verify"
+            return [row_of(form, n, o) for n, o in zip(self.lengths, self.operands, strict=True)]
+        form, width = ("final", 1) if self.form == "decode" else ("verify", self.width)
+        return [row_of(form, length, None, width) for length in self.lengths]
+
+    def total(self):
+        return sum(entries for _, _, entries in self.rows())
+
+    def longest(self):
+        """Greatest final length."""
+        return max([0, *(start + new for start, new, _ in self.rows())])
+
+    def page_widths(self, length):
+        """What ``length // u`` units need in pages, at least one."""
+        return {pool: max(1, -(-(length // UNIT_TOKENS[pool]) // page_size(self.pools, pool))) for pool in self.pools}
 
 
 def filled_tables(layout, seed, device, extra_columns=0):
-    """Tables of random slots, a third of them holes; extra_columns makes the rows strided slices of a wider tensor."""
+    """Tables of random pages, a third of them holes; extra_columns makes the rows strided slices of a wider tensor."""
     generator = torch.Generator().manual_seed(seed)
-    tables = RequestTables(layout)
+    addresses = {}
     for pool in POOLS:
-        columns = getattr(tables, pool).shape[1]
-        if columns == 0:
+        if not layout.has_pool(pool):
             continue
-        shape = (layout.max_requests, columns + extra_columns)
-        slots = torch.randint(1, 1 << 20, shape, generator=generator, dtype=torch.int32)
-        slots[torch.rand(shape, generator=generator) < 0.33] = 0
-        setattr(tables, pool, slots.to(device)[:, extra_columns:])
+        page = layout.page_size_of(pool)
+        shape = (layout.max_requests, layout.num_columns(pool) + extra_columns)
+        pages = torch.randint(1, (1 << 20) // page, shape, generator=generator, dtype=torch.int32)
+        pages[torch.rand(shape, generator=generator) < 0.33] = 0
+        addresses[pool] = PageTable(pages.to(device)[:, extra_columns:], page)
+    tables = RequestTables.of(addresses, sliding_window=layout.sliding_window, max_context_len=layout.max_context_len)
+    tables.layout = layout
     return tables
 
 
+def plain_pools(tables):
+    """The addresses of page tables as the oracle takes them."""
+    return {
+        pool: Address("pages", address.table.tolist(), page=address.page_size) for pool, address in tables.pools.items()
+    }
+
+
 def as_lists(tables):
-    return {pool: getattr(tables, pool).tolist() if getattr(tables, pool).shape[1] else None for pool in POOLS}
+    """By pool the slot of every unit of the longest request, 0 where there is none; None for a missing pool."""
+    plain = plain_pools(tables)
+
+    def slots(pool, request):
+        units = tables.max_context_len // UNIT_TOKENS[pool]
+        return [slot_of(plain, pool, request, unit) or 0 for unit in range(units)]
+
+    return {
+        pool: [slots(pool, request) for request in range(len(plain[pool].table))] if pool in plain else None
+        for pool in POOLS
+    }
 
 
 @st.composite
@@ -69,8 +97,9 @@ def steps(draw, device, forms=FORMS):
     form = draw(st.sampled_from(forms))
     context = draw(st.one_of(st.integers(1, 20), st.integers(120, 700)))
     existing = draw(st.one_of(st.just(list(POOLS)), st.lists(st.sampled_from(POOLS), unique=True)))
+    sizes = st.sampled_from([1, 2, 4, 16, 32, 64, 128, 256])
     layout = KVLayout(
-        page_size=draw(st.sampled_from([1, 2, 4, 16, 32, 64, 128, 256])),
+        page_size=draw(st.one_of(sizes, st.fixed_dictionaries({pool: sizes for pool in existing}))),
         sliding_window=draw(st.integers(1, 300)),
         max_requests=draw(st.integers(1, 5)),
         max_context_len=context,
@@ -89,7 +118,7 @@ def steps(draw, device, forms=FORMS):
         lengths.append(length)
         operands.append(operand)
     dtypes = tuple(draw(st.sampled_from(INTEGERS)) for _ in range(3))
-    return Step(form, layout, tables, as_lists(tables), requests, lengths, operands, width, dtypes)
+    return Step(form, layout, tables, plain_pools(tables), requests, lengths, operands, width, dtypes)
 
 
 def draw_row(draw, form, context, width):

@@ -1,39 +1,52 @@
-"""Metadata of a step of a ``CheckedAllocator``'s tables against the oracles, which read the model's tables."""
+"""Metadata of a step of a ``CheckedAllocator``'s tables against the oracle, which reads the model's tables."""
 
 import torch
-from reference.compress_metadata import compress_metadata
-from reference.kv_allocator import POOLS, TOKENS_PER_UNIT
-from reference.verify_bundle import verify_bundle
+from reference.kv_allocator import POOLS
+from reference.step import UNIT_TOKENS, Address, capacity, row_of, step_oracle
 
 
-def tables_of(checked):
-    return {pool: checked.model.rows[pool] if checked.layout.has_pool(pool) else None for pool in POOLS}
+def addresses_of(checked):
+    """The model's slots."""
+    layout = checked.layout
+    return {
+        pool: Address("slots", checked.model.rows[pool], page=layout.page_size_of(pool))
+        for pool in POOLS
+        if layout.has_pool(pool)
+    }
 
 
-def compare_metadata(checked, form, metadata, rows, lens, operands, longest):
-    """form, lens, operands: as the oracle takes them; longest: length that the page tables cover."""
-    size = checked.layout.page_size
-    expected = compress_metadata(
-        form,
-        tables_of(checked),
-        rows,
-        lens,
-        operands,
-        None,
-        page=size,
-        window=checked.layout.sliding_window,
-        columns={pool: max(1, -(-(longest // unit) // size)) for pool, unit in TOKENS_PER_UNIT.items()},
-    )
-    for name, values in expected.items():
-        assert getattr(metadata, name).tolist() == values, name
+def expected_step(checked, requests, rows, longest):
+    """Every field but RoPE rows, by name. rows: (start, new, entries); longest: length that the page tables cover."""
+    pools, tokens = addresses_of(checked), sum(entries for _, _, entries in rows)
+    sizes = {name: tokens for name in ("positions", "start_pos", "seqused", "kv_lens", "cu_seqlens")}
+    sizes |= {f"positions_c{ratio}": capacity(tokens, len(rows), ratio) for ratio in (4, 128)}
+    for pool, address in pools.items():
+        unit = UNIT_TOKENS[pool]
+        sizes[f"out_{pool}_loc"] = tokens if unit == 1 else capacity(tokens, len(rows), unit)
+        if pool != "full":
+            sizes[f"{pool}_page_table"] = max(1, -(-(longest // unit) // address.page))
+    return step_oracle(pools, requests, rows, sizes, window=checked.layout.sliding_window)
 
 
-def compare_verify_step(checked, step, rope, rows, lens, widths):
+def compare_metadata(checked, form, metadata, requests, lens, operands, longest):
+    """form, lens, operands: prefill with prefix lengths, decode, or ragged with widths."""
+    kind = {"prefill": "prefill", "decode": "final", "ragged": "verify"}[form]
+    widths = [1] * len(lens) if form == "decode" else operands
+    rows = [row_of(kind, length, width) for length, width in zip(lens, widths, strict=True)]
+    for name, values in expected_step(checked, requests, rows, longest).items():
+        mine = name.removeprefix("out_") if name in ("out_c4_loc", "out_c128_loc") else name
+        if hasattr(metadata, mine):
+            assert getattr(metadata, mine).tolist() == values, name
+
+
+def compare_verify_step(checked, step, rope, requests, lens, widths):
     """Slots and RoPE rows of a ragged verify step; rope: cosine and sine tables."""
     longest = max(length + width for length, width in zip(lens, widths, strict=True) if length)
-    compare_metadata(checked, "ragged", step.metadata, rows, lens, widths, longest)
-    for name, values in verify_bundle(tables_of(checked), rows, lens, widths).items():
-        assert getattr(step.out_cache_loc, name).tolist() == values, name
+    compare_metadata(checked, "ragged", step.metadata, requests, lens, widths, longest)
+    rows = [row_of("verify", length, width) for length, width in zip(lens, widths, strict=True)]
+    for name, values in expected_step(checked, requests, rows, longest).items():
+        if name.startswith("out_"):
+            assert getattr(step.out_cache_loc, name).tolist() == values, name
     for pool in ("c4", "c128"):
         positions = getattr(step.metadata, f"positions_{pool}")
         for table, name in zip(rope, ("cos", "sin"), strict=True):

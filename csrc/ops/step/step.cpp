@@ -15,52 +15,26 @@ const char* const kStepFieldNames[kNumStepFields] = {
     "c4_cos",           "c4_sin",              "c128_cos",              "c128_sin",       "c4_state_locs",
     "c128_state_locs",  "window_locs"};
 
+const char* step_operand_name(int32_t form) {
+    return form == kPrefill        ? "prefix_lens"
+           : form == kFinalOffsets ? "cu_seqlens"
+           : form_is_final(form)   ? "num_new_tokens"
+                                   : "num_draft_tokens";
+}
+
 namespace {
 
 constexpr char kOp[] = "step";
 constexpr int64_t kInt32Max = std::numeric_limits<int32_t>::max();
 
 // A one-dimensional input with one entry a row, or one more.
-void check_row_vector(const char* name, const at::Tensor& values, int64_t entries, const at::Tensor& seq_lens) {
-    check::dim(kOp, name, values, 1);
-    check::integer(kOp, name, values);
-    check::same_device(kOp, name, values, "seq_lens", seq_lens);
-    check::shape(kOp, name, values, {entries});
-    check::contiguous(kOp, name, values);
-}
-
-StepRowsParams check_rows(const StepArguments& a, StepTensors& t) {
-    TORCH_CHECK_VALUE(a.form >= kPrefill && a.form <= kCommittedRagged, kOp, ": form is ", a.form, ", expected 0 to ",
-                      kCommittedRagged);
-    check::dim(kOp, "seq_lens", a.seq_lens, 1);
-    const int64_t num_rows = a.seq_lens.size(0);
-    check_row_vector("seq_lens", a.seq_lens, num_rows, a.seq_lens);
-    const int32_t form = static_cast<int32_t>(a.form);
-    TORCH_CHECK_VALUE(a.operand.has_value() == form_has_operand(form), kOp, ": operand is ",
-                      a.operand.has_value() ? "a tensor" : "None", ", expected ",
-                      form_has_operand(form) ? "a tensor" : "None", " for form ", form);
-    check::at_least(kOp, "width", a.width, 0);
-    TORCH_CHECK_VALUE(a.width <= kInt32Max, kOp, ": width is ", a.width, ", expected at most ", kInt32Max);
-    t.seq_lens = a.seq_lens;
-    StepRowsParams rows{};
-    rows.num_rows = num_rows;
-    rows.num_tokens = kInt32Max;
-    rows.width = a.width;
-    rows.form = form;
-    rows.length_is_int64 = a.seq_lens.scalar_type() == at::kLong;
-    rows.closes_cu_seqlens = a.closes_cu_seqlens;
-    if (a.operand.has_value()) {
-        check_row_vector("operand", *a.operand, num_rows + (form == kFinalOffsets), a.seq_lens);
-        rows.operand_is_int64 = a.operand->scalar_type() == at::kLong;
-        t.operand = *a.operand;
-    }
-    if (a.req_pool_indices.has_value()) {
-        check_row_vector("req_pool_indices", *a.req_pool_indices, num_rows, a.seq_lens);
-        rows.has_requests = 1;
-        rows.request_is_int64 = a.req_pool_indices->scalar_type() == at::kLong;
-        t.req_pool_indices = *a.req_pool_indices;
-    }
-    return rows;
+void check_row_vector(const char* op, const char* name, const at::Tensor& values, int64_t entries,
+                      const at::Tensor& seq_lens) {
+    check::dim(op, name, values, 1);
+    check::integer(op, name, values);
+    check::same_device(op, name, values, "seq_lens", seq_lens);
+    check::shape(op, name, values, {entries});
+    check::contiguous(op, name, values);
 }
 
 void sort_fields(const StepArguments& a, StepParams& p, StepTensors& t) {
@@ -232,9 +206,44 @@ void check_dummies(const char* name, at::IntArrayRef values, int32_t (&dummies)[
 
 }  // namespace
 
+StepRowsParams check_step_rows(const char* op, const StepRowArguments& a, StepTensors& t) {
+    TORCH_CHECK_VALUE(a.form >= kPrefill && a.form <= kCommittedRagged, op, ": form is ", a.form, ", expected 0 to ",
+                      kCommittedRagged);
+    check::dim(op, "seq_lens", a.seq_lens, 1);
+    const int64_t num_rows = a.seq_lens.size(0);
+    check_row_vector(op, "seq_lens", a.seq_lens, num_rows, a.seq_lens);
+    const int32_t form = static_cast<int32_t>(a.form);
+    const char* operand = step_operand_name(form);
+    TORCH_CHECK_VALUE(a.operand.has_value() == form_has_operand(form), op, ": ", operand, " is ",
+                      a.operand.has_value() ? "a tensor" : "None", ", expected ",
+                      form_has_operand(form) ? "a tensor" : "None", " for form ", form);
+    TORCH_CHECK_VALUE(a.width >= 0 && a.width <= kInt32Max, op, ": ", operand, " is ", a.width, ", expected ",
+                      a.width < 0 ? "at least 0" : "a number within int32");
+    t.seq_lens = a.seq_lens;
+    StepRowsParams rows{};
+    rows.num_rows = num_rows;
+    rows.num_tokens = kInt32Max;
+    rows.width = a.width;
+    rows.form = form;
+    rows.length_is_int64 = a.seq_lens.scalar_type() == at::kLong;
+    if (a.operand.has_value()) {
+        check_row_vector(op, operand, *a.operand, num_rows + (form == kFinalOffsets), a.seq_lens);
+        rows.operand_is_int64 = a.operand->scalar_type() == at::kLong;
+        t.operand = *a.operand;
+    }
+    if (a.req_pool_indices.has_value()) {
+        check_row_vector(op, "req_pool_indices", *a.req_pool_indices, num_rows, a.seq_lens);
+        rows.has_requests = 1;
+        rows.request_is_int64 = a.req_pool_indices->scalar_type() == at::kLong;
+        t.req_pool_indices = *a.req_pool_indices;
+    }
+    return rows;
+}
+
 StepParams check_step(const StepArguments& a, StepTensors& t) {
     StepParams p{};
-    p.rows = check_rows(a, t);
+    p.rows = check_step_rows(kOp, {a.seq_lens, a.operand, a.req_pool_indices, a.form, a.width}, t);
+    p.rows.closes_cu_seqlens = a.closes_cu_seqlens;
     sort_fields(a, p, t);
     check_rope(a, p, t);
     check_entries(p, t);

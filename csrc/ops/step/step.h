@@ -40,7 +40,22 @@ struct StepArguments {
     at::IntArrayRef fields;
 };
 
+// What describes the rows of a step.
+struct StepRowArguments {
+    const at::Tensor& seq_lens;
+    const std::optional<at::Tensor>& operand;
+    const std::optional<at::Tensor>& req_pool_indices;
+    int64_t form;
+    int64_t width;
+};
+
 extern const char* const kStepFieldNames[kNumStepFields];
+
+// What callers call the operand of a form, or its width.
+const char* step_operand_name(int32_t form);
+
+// Checks what describes the rows. Tokens, requests and lengths are not limited yet.
+StepRowsParams check_step_rows(const char* op, const StepRowArguments& arguments, StepTensors& tensors);
 
 // Checks every argument but the values in tensors, and sorts them by name.
 StepParams check_step(const StepArguments& arguments, StepTensors& tensors);

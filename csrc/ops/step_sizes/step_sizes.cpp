@@ -4,7 +4,7 @@ namespace dsv4 {
 
 TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {
     m.def(
-        "step_sizes(Tensor seq_lens, Tensor? prefix_lens, Tensor? num_draft_tokens, int form, int width)"
+        "step_sizes(Tensor seq_lens, Tensor? operand, int form, int width)"
         " -> (SymInt num_tokens, SymInt c4_groups, SymInt c128_groups)");
 }
 

@@ -13,19 +13,18 @@ namespace {
 constexpr int64_t kMaxLength = std::numeric_limits<int32_t>::max();
 
 std::tuple<c10::SymInt, c10::SymInt, c10::SymInt> step_sizes_cpu(const at::Tensor& seq_lens,
-                                                                 const std::optional<at::Tensor>& prefix_lens,
-                                                                 const std::optional<at::Tensor>& num_draft_tokens,
+                                                                 const std::optional<at::Tensor>& operand,
                                                                  int64_t form, int64_t width) {
-    constexpr char kOp[] = "step_sizes";
-    check::dim(kOp, "seq_lens", seq_lens, 1);
-    check::integer(kOp, "seq_lens", seq_lens);
-    check::contiguous(kOp, "seq_lens", seq_lens);
-    // The request indices do not matter here: any valid integers of the right shape do.
-    const StepInputs inputs{seq_lens, seq_lens, prefix_lens, num_draft_tokens, form, width, kMaxLength, kMaxLength};
-    StepRowsParams p = check_step_rows(kOp, inputs, kMaxLength);
-    p.max_requests = std::numeric_limits<int64_t>::max();
-    const cpu::ScannedStep step = cpu::scan_step(kOp, p, inputs);
-    return {step.num_tokens, step.c4_groups, step.c128_groups};
+    StepTensors tensors;
+    StepParams p{};
+    p.rows = check_step_rows("step_sizes", {seq_lens, operand, std::nullopt, form, width}, tensors);
+    p.rows.num_tokens = kMaxLength;
+    p.rows.max_context_len = kMaxLength;
+    p.rows.max_seq_len = kMaxLength;
+    // Any row will do: requests do not matter here.
+    p.rows.max_requests = std::numeric_limits<int64_t>::max();
+    const cpu::ScannedStep step = cpu::scan_step("step_sizes", p, tensors);
+    return {step.num_tokens, step.groups[0], step.groups[1]};
 }
 
 }  // namespace

@@ -16,6 +16,7 @@ from dsv4_npu_ops.layout.pool_address import (
 )
 from dsv4_npu_ops.layout.shared_prefix import SharedPrefix
 from dsv4_npu_ops.layout.step import Step
+from dsv4_npu_ops.layout.step_rows import StepRows
 from dsv4_npu_ops.layout.tables import RequestTables
 from dsv4_npu_ops.layout.verify_step import VerifyStep
 
@@ -37,5 +38,6 @@ __all__ = [
     "SharedPrefix",
     "SlotTable",
     "Step",
+    "StepRows",
     "VerifyStep",
 ]

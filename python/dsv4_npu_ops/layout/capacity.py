@@ -1,4 +1,4 @@
-"""Sizes of a step's outputs (docs/spec.md, compress metadata)."""
+"""Sizes of a step's outputs (docs/spec.md, a step)."""
 
 from dsv4_npu_ops.layout.kv_layout import RAW_TOKENS_PER_SLOT
 

@@ -1,4 +1,4 @@
-"""What the attention and compressor kernels need to know about a step (docs/spec.md, compress metadata)."""
+"""What the attention and compressor kernels need to know about a step (docs/spec.md, a step)."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class CompressMetadata:
     ``start_pos``, ``seqused``, ``kv_lens``: int32 ``[B]``, tokens before the step, new ones, and their sum; padding
     rows 0, 0 and 1. ``cu_seqlens``: int32 ``[B + 1]``, where each row's tokens lie. ``positions``: int64 ``[T]``.
     ``*_page_table``: int32 ``[B, columns]`` pages; -1 (swa, c4, c128) or 0 (states) where there is none.
-    A pool that does not exist has 0 slots and 0 columns.
+    A pool that does not exist has 0 slots and 0 columns; one without pages has 0 columns.
 
-    Source: docs/spec.md, compress metadata.
+    Source: docs/spec.md, a step.
     """
 
     positions_c4: Tensor
@@ -47,7 +47,7 @@ class CompressMetadata:
     @classmethod
     def empty(
         cls,
-        pools: KVLayout | RequestTables,
+        layout: KVLayout | RequestTables,
         num_rows: int,
         num_tokens: int,
         max_seq_len: int | None = None,
@@ -56,7 +56,7 @@ class CompressMetadata:
         """Uninitialised buffers for the ``out=`` form.
 
         Args:
-            pools: layout or tables that name the pools, their page sizes and the device.
+            layout: pools, page sizes and device: a layout, or tables.
             num_rows: B, padding rows included.
             num_tokens: T, the most tokens a step has.
             max_seq_len: raw tokens that the page tables cover; default the layout's ``max_context_len``.
@@ -70,14 +70,14 @@ class CompressMetadata:
                 f"CompressMetadata.empty: num_rows, num_tokens and max_seq_len are {num_rows}, {num_tokens} and "
                 f"{max_seq_len}, expected at least 0"
             )
-        length = pools.max_context_len if max_seq_len is None else max_seq_len
+        length = layout.max_context_len if max_seq_len is None else max_seq_len
         c4_groups, c128_groups = (group_capacity(num_tokens, num_rows, ratio) for ratio in (4, 128))
 
         def buffer(*shape: int, dtype: torch.dtype = torch.int32) -> Tensor:
-            return torch.empty(shape, dtype=dtype, device=pools.device)
+            return torch.empty(shape, dtype=dtype, device=layout.device)
 
         def page_table(pool: str) -> Tensor:
-            columns = page_columns(length, pool, pools.page_size_of(pool)) if pools.has_pool(pool) else 0
+            columns = page_columns(length, pool, layout.page_size_of(pool)) if layout.has_pages(pool) else 0
             if page_tables is None:
                 return buffer(num_rows, columns)
             shared: Tensor = getattr(page_tables, f"{pool}_page_table")
@@ -91,8 +91,8 @@ class CompressMetadata:
         return cls(
             buffer(c4_groups, dtype=torch.int64),
             buffer(c128_groups, dtype=torch.int64),
-            buffer(c4_groups if pools.has_pool("c4") else 0),
-            buffer(c128_groups if pools.has_pool("c128") else 0),
+            buffer(c4_groups if layout.has_pool("c4") else 0),
+            buffer(c128_groups if layout.has_pool("c128") else 0),
             buffer(num_rows),
             buffer(num_rows),
             buffer(num_rows + 1),

@@ -121,6 +121,10 @@ class KVLayout:
         """Whether the pool exists."""
         return pool in self.num_pages
 
+    def has_pages(self, pool: str) -> bool:
+        """Whether the pool exists: all of them have pages here."""
+        return self.has_pool(pool)
+
     def page_size_of(self, pool: str) -> int:
         """Slots in a page of the pool.
 

@@ -1,4 +1,4 @@
-"""Slots of one step in all six pools (docs/spec.md, verify bundle and allocation)."""
+"""Slots of one step in all six pools (docs/spec.md, a step; allocation)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class OutCacheLoc:
     tokens of row i lie at ``cu_seqlens[i]``; 0 where the token has no slot. ``out_c4_loc`` and ``out_c128_loc`` are
     dense in batch order, one entry for each group that the step completes. A pool that does not exist has 0 entries.
 
-    Source: docs/spec.md, verify bundle.
+    Source: docs/spec.md, a step; allocation.
     """
 
     out_full_loc: Tensor
@@ -42,7 +42,7 @@ class OutCacheLoc:
         )
 
     @classmethod
-    def empty(cls, pools: KVLayout | RequestTables, num_rows: int, num_tokens: int) -> OutCacheLoc:
+    def empty(cls, layout: KVLayout | RequestTables, num_rows: int, num_tokens: int) -> OutCacheLoc:
         """Uninitialised buffers for the ``out=`` form of a step of ``num_rows`` rows and at most ``num_tokens`` tokens.
 
         The dense ones hold every group that such a step can complete: ``group_capacity(T, B, ratio)`` entries.
@@ -58,6 +58,6 @@ class OutCacheLoc:
         def buffer(pool: str) -> Tensor:
             ratio = RAW_TOKENS_PER_SLOT[pool]
             entries = num_tokens if ratio == 1 else group_capacity(num_tokens, num_rows, ratio)
-            return torch.empty(entries if pools.has_pool(pool) else 0, dtype=torch.int32, device=pools.device)
+            return torch.empty(entries if layout.has_pool(pool) else 0, dtype=torch.int32, device=layout.device)
 
         return cls(*(buffer(pool) for pool in POOLS))

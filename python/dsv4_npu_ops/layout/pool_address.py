@@ -18,6 +18,9 @@ from dsv4_npu_ops.layout.kv_layout import POOLS, RAW_TOKENS_PER_SLOT
 NO_POOL, PAGES, SLOTS, MAPPED, PAGE_RING, REQUEST_RING, BANK = range(7)
 """Kinds as the ops number them (csrc/common/pool_address.h)."""
 
+KINDS_WITH_PAGES = (PAGES, SLOTS, MAPPED)
+"""Those of which there can be a page table; the others are places of a state."""
+
 
 class OpAddress(NamedTuple):
     """What an op takes for one pool: its tensor, and six integers (csrc/torch/pool_addresses.h)."""

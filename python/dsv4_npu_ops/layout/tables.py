@@ -8,7 +8,14 @@ import torch
 from torch import Tensor
 
 from dsv4_npu_ops.layout.kv_layout import POOLS, KVLayout
-from dsv4_npu_ops.layout.pool_address import PageTable, PoolAddress, SlotTable, op_addresses, page_size_of
+from dsv4_npu_ops.layout.pool_address import (
+    KINDS_WITH_PAGES,
+    PageTable,
+    PoolAddress,
+    SlotTable,
+    op_addresses,
+    page_size_of,
+)
 
 
 class RequestTables:
@@ -23,6 +30,8 @@ class RequestTables:
         layout: what the tables were made for; None for an engine's.
         sliding_window: tokens that the sliding-window layers attend to, the current one included.
         max_context_len: longest request in raw tokens, drafts included.
+        op_tables, op_addressing: tensors and numbers by which ops know the pools, in table order; kinds: how each is
+            addressed.
 
     Source: docs/spec.md, model and pools; addressing.
     """
@@ -69,6 +78,7 @@ class RequestTables:
         self.max_context_len = max_context_len
         self.op_tables: list[Tensor | None] = [address.table for address in addresses]
         self.op_addressing: list[int] = [number for address in addresses for number in address.fields]
+        self.kinds: tuple[int, ...] = tuple(address.fields[0] for address in addresses)
 
     @property
     def device(self) -> torch.device:
@@ -84,6 +94,10 @@ class RequestTables:
     def has_pool(self, pool: str) -> bool:
         """Whether the pool exists."""
         return pool in self.pools
+
+    def has_pages(self, pool: str) -> bool:
+        """Whether the pool exists and knows pages, so that there can be a page table of it."""
+        return self.kinds[POOLS.index(pool)] in KINDS_WITH_PAGES
 
     def page_size_of(self, pool: str) -> int:
         """Slots of a page of the pool; 1 where it knows no pages.

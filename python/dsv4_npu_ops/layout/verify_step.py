@@ -1,8 +1,8 @@
-"""Everything that one target verify needs (docs/spec.md, one op for a verify step)."""
+"""Everything that one target verify needs (docs/spec.md, a step)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -17,11 +17,11 @@ from dsv4_npu_ops.layout.tables import RequestTables
 class VerifyStep:
     """Slots, metadata and RoPE rows of one step.
 
-    ``out_cache_loc``: its dense slots have the metadata's capacity and a zero tail. ``c4_cos``, ``c4_sin``,
-    ``c128_cos``, ``c128_sin``: float32 ``[cap, D]``, the rows at ``metadata.positions_c4`` and ``positions_c128``;
-    those of the zero tail are the row of position 0.
+    ``out_cache_loc``: its dense slots are the metadata's, the same tensors. ``c4_cos``, ``c4_sin``, ``c128_cos``,
+    ``c128_sin``: float32 ``[cap, D]``, the rows at ``metadata.positions_c4`` and ``positions_c128``; those of the zero tail
+    are the row of position 0.
 
-    Source: docs/spec.md, one op for a verify step.
+    Source: docs/spec.md, a step.
     """
 
     out_cache_loc: OutCacheLoc
@@ -34,7 +34,7 @@ class VerifyStep:
     @classmethod
     def empty(
         cls,
-        pools: KVLayout | RequestTables,
+        layout: KVLayout | RequestTables,
         num_rows: int,
         num_tokens: int,
         rope_dim: int,
@@ -44,7 +44,7 @@ class VerifyStep:
         """Uninitialised buffers for the ``out=`` form.
 
         Args:
-            pools, num_rows, num_tokens, max_seq_len, page_tables: as in ``CompressMetadata.empty``.
+            layout, num_rows, num_tokens, max_seq_len, page_tables: as in ``CompressMetadata.empty``.
             rope_dim: D, elements of a RoPE row.
 
         Raises:
@@ -52,10 +52,11 @@ class VerifyStep:
         """
         if rope_dim < 0:
             raise ValueError(f"VerifyStep.empty: rope_dim is {rope_dim}, expected at least 0")
-        metadata = CompressMetadata.empty(pools, num_rows, num_tokens, max_seq_len, page_tables)
+        metadata = CompressMetadata.empty(layout, num_rows, num_tokens, max_seq_len, page_tables)
         groups = (metadata.positions_c4, metadata.positions_c4, metadata.positions_c128, metadata.positions_c128)
+        loc = OutCacheLoc.empty(layout, num_rows, num_tokens)
         return cls(
-            OutCacheLoc.empty(pools, num_rows, num_tokens),
+            replace(loc, out_c4_loc=metadata.c4_loc, out_c128_loc=metadata.c128_loc),
             metadata,
-            *(torch.empty(len(g), rope_dim, dtype=torch.float32, device=pools.device) for g in groups),
+            *(torch.empty(len(g), rope_dim, dtype=torch.float32, device=layout.device) for g in groups),
         )

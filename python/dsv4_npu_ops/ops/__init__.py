@@ -17,6 +17,7 @@ from dsv4_npu_ops.ops.reserve_extend import reserve_extend
 from dsv4_npu_ops.ops.rope_gather import rope_gather
 from dsv4_npu_ops.ops.rope_tables import build_rope_tables
 from dsv4_npu_ops.ops.share_pages import share_pages
+from dsv4_npu_ops.ops.step import build_step
 from dsv4_npu_ops.ops.verify_bundle import flatten_verify_bundle
 from dsv4_npu_ops.ops.verify_step import build_verify_step
 from dsv4_npu_ops.ops.write_req_tables import write_req_tables
@@ -29,6 +30,7 @@ __all__ = [
     "build_compress_metadata_verify",
     "build_draft_steps",
     "build_rope_tables",
+    "build_step",
     "build_verify_step",
     "c4_slots_from_full",
     "compressor_metadata",

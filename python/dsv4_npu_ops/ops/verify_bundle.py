@@ -1,20 +1,25 @@
-"""Verify bundle: wrapper and fake kernels of ``torch.ops.dsv4_npu_ops.verify_bundle``."""
+"""Verify bundle: slots of a step in all pools, by the op of ``build_step``."""
+
+from dataclasses import fields, replace
 
 import torch
 from torch import Tensor
 
-from dsv4_npu_ops.layout.capacity import group_capacity
 from dsv4_npu_ops.layout.out_cache_loc import OutCacheLoc
+from dsv4_npu_ops.layout.step_rows import COMMITTED_RAGGED, StepRows, check_rows
 from dsv4_npu_ops.layout.tables import RequestTables
-from dsv4_npu_ops.ops.step_sizes import FORM_VERIFY_RAGGED, check_rows, host_num_tokens, step_sizes, verify_form
+from dsv4_npu_ops.ops.step import ResultFields, fill_step
+from dsv4_npu_ops.ops.step_sizes import host_num_tokens, step_sizes
 
-_bundle = torch.ops.dsv4_npu_ops.verify_bundle.default
-_bundle_out = torch.ops.dsv4_npu_ops.verify_bundle.out
+SLOT_FIELDS: tuple[str, ...] = tuple(field.name for field in fields(OutCacheLoc))
+"""Fields of a step that are slots of a pool."""
+
+_fields = ResultFields({name: name for name in SLOT_FIELDS})
 
 
 def flatten_verify_bundle(
     tables: RequestTables,
-    req_pool_indices: Tensor,
+    req_pool_indices: Tensor | None,
     seq_lens: Tensor,
     num_draft_tokens: int | Tensor,
     *,
@@ -23,11 +28,12 @@ def flatten_verify_bundle(
     num_tokens: int | None = None,
     out: OutCacheLoc | None = None,
 ) -> OutCacheLoc:
-    """Slots of a target verify in all six pools, in one launch: table interval ``[L // u, (L + n) // u)`` of each row.
+    """Slots of a target verify in all six pools, in one launch: units ``[L // u, (L + n) // u)`` of each row.
 
     Args:
         tables: request tables, read only.
-        req_pool_indices: ``[B]`` int32 or int64 rows of the tables, on their device.
+        req_pool_indices: ``[B]`` int32 or int64 rows of the tables, on their device; None: row ``i`` of the batch is row
+            ``i`` of the tables.
         seq_lens: ``[B]`` int32 or int64 committed lengths L, never with the drafts. A row of length 0 is padding.
         num_draft_tokens: n of this very batch for every row, or ``[B]`` int32 or int64 widths, one a row.
         seq_lens_cpu: the same lengths on the host. With it ``out_c4_loc`` and ``out_c128_loc`` have exactly one entry a
@@ -41,82 +47,42 @@ def flatten_verify_bundle(
         ``out``, or a new ``OutCacheLoc``.
 
     Raises:
-        ValueError: wrong dtype, shape, device or strides; a buffer too small; on a CPU also a negative length or width,
-            tokens beyond ``max_context_len``, or an unknown request. Nothing was written.
+        ValueError: as ``build_step``. Nothing was written.
 
-    Source: docs/spec.md, verify bundle.
+    Source: docs/spec.md, a step.
     """
-    form, width, widths = verify_form("verify_bundle", num_draft_tokens)
-    check_rows("verify_bundle", req_pool_indices=req_pool_indices, seq_lens=seq_lens)
-    context = tables.layout.max_context_len
-    rows = (*tables.in_order(), req_pool_indices, seq_lens, widths, width)
-    if out is not None:
-        _bundle_out(
-            *rows,
-            context,
-            out_full_loc=out.out_full_loc,
-            out_swa_loc=out.out_swa_loc,
-            out_c4_loc=out.out_c4_loc,
-            out_c128_loc=out.out_c128_loc,
-            out_c4_state_loc=out.out_c4_state_loc,
-            out_c128_state_loc=out.out_c128_state_loc,
-        )
-        return out
-    if seq_lens_cpu is not None:
-        check_rows("verify_bundle", seq_lens_cpu=seq_lens_cpu)
-        if seq_lens_cpu.shape != seq_lens.shape:
-            raise ValueError(
-                f"verify_bundle: seq_lens_cpu has shape {list(seq_lens_cpu.shape)}, "
-                f"expected {list(seq_lens.shape)} like seq_lens"
-            )
-        host_widths = num_draft_tokens_cpu if num_draft_tokens_cpu is not None else widths
-        for name, host in (("seq_lens_cpu", seq_lens_cpu), ("num_draft_tokens", host_widths)):
-            if host is not None and not host.is_cpu:
-                raise ValueError(f"verify_bundle: {name} is on {host.device}, expected a host copy (cpu)")
-        tokens, c4_groups, c128_groups = step_sizes(
-            seq_lens_cpu, None, host_widths if form == FORM_VERIFY_RAGGED else None, form, width
-        )
-        num_tokens = tokens if num_tokens is None else num_tokens
-    else:
+    rows = StepRows.verify(seq_lens, num_draft_tokens)
+    if out is None:
+        sizes = None
+        if seq_lens_cpu is not None:
+            sizes = step_sizes(_host_rows(rows, seq_lens_cpu, num_draft_tokens_cpu))
         if num_tokens is None:
-            num_tokens = host_num_tokens("verify_bundle", seq_lens, None, widths, form, width)
-        c4_groups = group_capacity(num_tokens, seq_lens.shape[0], 4)
-        c128_groups = group_capacity(num_tokens, seq_lens.shape[0], 128)
-    return OutCacheLoc(*_bundle(*rows, num_tokens, c4_groups, c128_groups, context))
+            num_tokens = host_num_tokens(rows) if sizes is None else sizes[0]
+        out = OutCacheLoc.empty(tables, seq_lens.shape[0], num_tokens)
+        if sizes is not None:
+            groups = {"c4": sizes[1], "c128": sizes[2]}
+            exact = {f"out_{pool}_loc": _slots(tables, size) for pool, size in groups.items() if tables.has_pool(pool)}
+            out = replace(out, **exact)
+    fill_step(tables, rows, *_fields.take(out, tables), req_pool_indices)
+    return out
 
 
-def empty_slots(
-    req_pool_indices: Tensor, tables: tuple[Tensor, ...], num_tokens: int, c4_groups: int, c128_groups: int
-) -> tuple[Tensor, ...]:
-    """The six outputs with their sizes and no values, for fake kernels. ``tables``: all six, in table order."""
-    entries = (num_tokens, num_tokens, c4_groups, c128_groups, num_tokens, num_tokens)
-    return tuple(
-        req_pool_indices.new_empty((size if table.shape[1] != 0 else 0,), dtype=torch.int32)
-        for table, size in zip(tables, entries, strict=True)
-    )
+def _slots(tables: RequestTables, entries: int) -> Tensor:
+    return torch.empty(entries, dtype=torch.int32, device=tables.device)
 
 
-@torch.library.register_fake("dsv4_npu_ops::verify_bundle")
-def _(
-    full_table: Tensor,
-    swa_table: Tensor,
-    c4_table: Tensor,
-    c128_table: Tensor,
-    c4_state_table: Tensor,
-    c128_state_table: Tensor,
-    req_pool_indices: Tensor,
-    seq_lens: Tensor,
-    num_draft_tokens: Tensor | None,
-    width: int,
-    num_tokens: int,
-    c4_groups: int,
-    c128_groups: int,
-    max_context_len: int,
-) -> tuple[Tensor, ...]:
-    tables = (full_table, swa_table, c4_table, c128_table, c4_state_table, c128_state_table)
-    return empty_slots(req_pool_indices, tables, num_tokens, c4_groups, c128_groups)
-
-
-@torch.library.register_fake("dsv4_npu_ops::verify_bundle.out")
-def _(*arguments: object, **buffers: Tensor) -> None:
-    return None
+def _host_rows(rows: StepRows, seq_lens_cpu: Tensor, num_draft_tokens_cpu: Tensor | None) -> StepRows:
+    """The same rows with host tensors."""
+    check_rows("step", seq_lens_cpu=seq_lens_cpu)
+    if seq_lens_cpu.shape != rows.seq_lens.shape:
+        raise ValueError(
+            f"step: seq_lens_cpu has shape {list(seq_lens_cpu.shape)}, "
+            f"expected {list(rows.seq_lens.shape)} like seq_lens"
+        )
+    widths = None
+    if rows.form == COMMITTED_RAGGED:
+        widths = rows.operand if num_draft_tokens_cpu is None else num_draft_tokens_cpu
+    for name, host in (("seq_lens_cpu", seq_lens_cpu), ("num_draft_tokens", widths)):
+        if host is not None and not host.is_cpu:
+            raise ValueError(f"step: {name} is on {host.device}, expected a host copy (cpu)")
+    return StepRows(seq_lens_cpu, rows.form, widths, rows.width)

@@ -1,23 +1,25 @@
-"""One op for a verify step: wrapper and fake kernels of ``torch.ops.dsv4_npu_ops.verify_step``."""
+"""Everything of a target verify, by the op of ``build_step``."""
 
-import torch
 from torch import Tensor
 
-from dsv4_npu_ops.layout.compress_metadata import CompressMetadata
-from dsv4_npu_ops.layout.out_cache_loc import OutCacheLoc
+from dsv4_npu_ops.layout.step_rows import StepRows
 from dsv4_npu_ops.layout.tables import RequestTables
 from dsv4_npu_ops.layout.verify_step import VerifyStep
-from dsv4_npu_ops.ops.compress_metadata import empty_metadata
-from dsv4_npu_ops.ops.step_sizes import check_rows, host_num_tokens, verify_form
-from dsv4_npu_ops.ops.verify_bundle import empty_slots
+from dsv4_npu_ops.ops.compress_metadata import METADATA_FIELDS
+from dsv4_npu_ops.ops.step import ResultFields, fill_step
+from dsv4_npu_ops.ops.step_sizes import host_num_tokens
+from dsv4_npu_ops.ops.verify_bundle import SLOT_FIELDS
 
-_step = torch.ops.dsv4_npu_ops.verify_step.default
-_step_out = torch.ops.dsv4_npu_ops.verify_step.out
+_fields = ResultFields(
+    {name: f"out_cache_loc.{name}" for name in SLOT_FIELDS}
+    | {name: f"metadata.{name}" for name in METADATA_FIELDS}
+    | {name: name for name in ("c4_cos", "c4_sin", "c128_cos", "c128_sin")}
+)
 
 
 def build_verify_step(
     tables: RequestTables,
-    req_pool_indices: Tensor,
+    req_pool_indices: Tensor | None,
     seq_lens: Tensor,
     num_draft_tokens: int | Tensor,
     rope_cos: Tensor,
@@ -33,8 +35,7 @@ def build_verify_step(
     ``rope_gather`` at ``positions_c4`` and at ``positions_c128``.
 
     Args:
-        tables: request tables, read only.
-        req_pool_indices: ``[B]`` int32 or int64 rows of the tables, on their device.
+        tables, req_pool_indices: as in ``build_compress_metadata_verify``.
         seq_lens: ``[B]`` int32 or int64 committed lengths L, never with the drafts. A row of length 0 is padding.
         num_draft_tokens: n of this very batch for every row, or ``[B]`` int32 or int64 widths, one a row.
         rope_cos, rope_sin: float32 ``[max_pos, D]`` tables of the compressed layers' base, contiguous, same device.
@@ -45,83 +46,30 @@ def build_verify_step(
         ``out``, or a new ``VerifyStep``.
 
     Raises:
-        ValueError: as in ``flatten_verify_bundle`` and ``build_compress_metadata_verify``. Nothing was written.
-        IndexError: on a CPU, a completed group's position outside the RoPE tables. Nothing was written.
+        ValueError: as ``build_step``; ``out`` has two tensors for the slots of groups. Nothing was written.
+        IndexError: as ``build_step``. Nothing was written.
 
-    Source: docs/spec.md, one op for a verify step.
+    Source: docs/spec.md, a step.
     """
-    form, width, widths = verify_form("verify_step", num_draft_tokens)
-    check_rows("verify_step", req_pool_indices=req_pool_indices, seq_lens=seq_lens)
-    context = tables.layout.max_context_len
-    length = context if max_seq_len is None else max_seq_len
-    rows = (*tables.in_order(), req_pool_indices, seq_lens, widths, rope_cos, rope_sin, width)
-    layout = (tables.page_size, tables.sliding_window, context)
+    rows = StepRows.verify(seq_lens, num_draft_tokens)
     if out is None:
         if num_tokens is None:
-            num_tokens = host_num_tokens("verify_step", seq_lens, None, widths, form, width)
-        results = _step(*rows, num_tokens, length, *layout)
-        return VerifyStep(OutCacheLoc(*results[:6]), CompressMetadata(*results[6:20]), *results[20:])
-    loc, metadata = out.out_cache_loc, out.metadata
-    _step_out(
-        *rows,
-        length,
-        *layout,
-        out_full_loc=loc.out_full_loc,
-        out_swa_loc=loc.out_swa_loc,
-        out_c4_loc=loc.out_c4_loc,
-        out_c128_loc=loc.out_c128_loc,
-        out_c4_state_loc=loc.out_c4_state_loc,
-        out_c128_state_loc=loc.out_c128_state_loc,
-        positions_c4=metadata.positions_c4,
-        positions_c128=metadata.positions_c128,
-        c4_loc=metadata.c4_loc,
-        c128_loc=metadata.c128_loc,
-        start_pos=metadata.start_pos,
-        seqused=metadata.seqused,
-        cu_seqlens=metadata.cu_seqlens,
-        positions=metadata.positions,
-        kv_lens=metadata.kv_lens,
-        swa_page_table=metadata.swa_page_table,
-        c4_page_table=metadata.c4_page_table,
-        c128_page_table=metadata.c128_page_table,
-        c4_state_page_table=metadata.c4_state_page_table,
-        c128_state_page_table=metadata.c128_state_page_table,
-        c4_cos=out.c4_cos,
-        c4_sin=out.c4_sin,
-        c128_cos=out.c128_cos,
-        c128_sin=out.c128_sin,
-    )
+            num_tokens = host_num_tokens(rows)
+        if not isinstance(rope_cos, Tensor) or rope_cos.dim() != 2:
+            shape = list(rope_cos.shape) if isinstance(rope_cos, Tensor) else rope_cos
+            raise ValueError(f"step: rope_cos has shape {shape}, expected 2 dimensions")
+        out = VerifyStep.empty(tables, seq_lens.shape[0], num_tokens, rope_cos.shape[1], max_seq_len)
+    _check_shared_slots(tables, out)
+    fill_step(tables, rows, *_fields.take(out, tables), req_pool_indices, rope_cos, rope_sin)
     return out
 
 
-@torch.library.register_fake("dsv4_npu_ops::verify_step")
-def _(
-    full_table: Tensor,
-    swa_table: Tensor,
-    c4_table: Tensor,
-    c128_table: Tensor,
-    c4_state_table: Tensor,
-    c128_state_table: Tensor,
-    req_pool_indices: Tensor,
-    seq_lens: Tensor,
-    num_draft_tokens: Tensor | None,
-    rope_cos: Tensor,
-    rope_sin: Tensor,
-    width: int,
-    num_tokens: int,
-    max_seq_len: int,
-    page_size: int,
-    window: int,
-    max_context_len: int,
-) -> tuple[Tensor, ...]:
-    tables = (full_table, swa_table, c4_table, c128_table, c4_state_table, c128_state_table)
-    metadata = empty_metadata(req_pool_indices, tables[1:], num_tokens, max_seq_len, page_size)
-    c4_groups, c128_groups = metadata[0].shape[0], metadata[1].shape[0]
-    slots = empty_slots(req_pool_indices, tables, num_tokens, c4_groups, c128_groups)
-    rope = (rope_cos.new_empty((n, rope_cos.shape[1])) for n in (c4_groups, c4_groups, c128_groups, c128_groups))
-    return (*slots, *metadata, *rope)
-
-
-@torch.library.register_fake("dsv4_npu_ops::verify_step.out")
-def _(*arguments: object, **buffers: Tensor) -> None:
-    return None
+def _check_shared_slots(tables: RequestTables, out: VerifyStep) -> None:
+    """The op writes slots of groups once."""
+    loc, metadata = out.out_cache_loc, out.metadata
+    for pool, slots, same in (
+        ("c4", loc.out_c4_loc, metadata.c4_loc),
+        ("c128", loc.out_c128_loc, metadata.c128_loc),
+    ):
+        if slots is not same and tables.has_pool(pool):
+            raise ValueError(f"step: out has an out_{pool}_loc and another {pool}_loc, expected one tensor for both")

@@ -1,0 +1,122 @@
+#include "cpu/step_checks.h"
+
+#include <c10/util/Exception.h>
+
+namespace dsv4::cpu {
+namespace {
+
+const char* group_output_name(int32_t which, const StepParams& p) {
+    const int32_t positions = kFieldGroupPositions + which;
+    const int32_t slots = kFieldSlots + kC4 + which;
+    const int32_t cos = kFieldC4Cos + 2 * which;
+    return kStepFieldNames[wants(p, positions) ? positions : wants(p, slots) ? slots : wants(p, cos) ? cos : cos + 1];
+}
+
+void check_groups(const char* op, const ScannedStep& step, const StepParams& p, int32_t which) {
+    TORCH_CHECK_VALUE(step.groups[which] <= p.capacity_groups[which], op, ": ", group_output_name(which, p), " has ",
+                      p.capacity_groups[which], " entries, expected at least ", step.groups[which], " (groups of ",
+                      ratio_of(which), " that the step completes)");
+    const int32_t cos = kFieldC4Cos + 2 * which;
+    TORCH_CHECK_INDEX(!(wants(p, cos) || wants(p, cos + 1)) || step.positions_end[which] <= p.max_pos, op, ": ",
+                      kStepFieldNames[kFieldGroupPositions + which], " reaches ", step.positions_end[which] - 1,
+                      ", expected 0 <= position < ", p.max_pos, " (rows of rope_cos)");
+}
+
+// A windowed pool whose table has fewer columns than the longest request has pages.
+bool has_ring(const StepParams& p) {
+    for (int32_t pool = 0; pool < kNumPools; ++pool) {
+        const PoolAddress& a = p.pools[pool];
+        if (a.kind == kPages && units_in_table(a) < units_in(p.rows.max_context_len, pool)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void check_rings(const char* op, const ScannedStep& step, const StepParams& p) {
+    for (int64_t i = 0; i < static_cast<int64_t>(step.rows.size()); ++i) {
+        if (!beyond_ring(step.rows[i], p)) {
+            continue;
+        }
+        for (int32_t pool = 0; pool < kNumPools; ++pool) {
+            const PageSpan span = page_span(pool, step.rows[i], p);
+            const bool ring = p.pools[pool].kind == kPages && is_windowed_pool(pool);
+            TORCH_CHECK_VALUE(!ring || span.end - span.begin <= p.pools[pool].columns, op, ": table of pool ",
+                              kPoolNames[pool], " has ", p.pools[pool].columns, " columns, expected at least ",
+                              span.end - span.begin, " (live pages of row ", i, ": ", span.begin, " to ", span.end - 1,
+                              ")");
+        }
+    }
+}
+
+// Room for the tokens of each row in state tables and window slots.
+void check_token_columns(const char* op, const ScannedStep& step, const StepParams& p) {
+    for (int64_t i = 0; i < static_cast<int64_t>(step.rows.size()); ++i) {
+        const ScannedRow& row = step.rows[i];
+        for (int32_t which = 0; which < 2; ++which) {
+            const int64_t needed = state_lead(ratio_of(which)) + row.num_new;
+            TORCH_CHECK_VALUE(p.state_columns[which] == 0 || needed <= p.state_columns[which], op, ": ",
+                              kStepFieldNames[kFieldC4StateLocs + which], " has ", p.state_columns[which],
+                              " columns, expected at least ", needed, " (", state_lead(ratio_of(which)), " and the ",
+                              row.num_new, " new tokens of row ", i, ")");
+        }
+        const TokenSpan tokens = window_tokens(row, p.window);
+        TORCH_CHECK_VALUE(p.window_columns == 0 || tokens.end - tokens.begin <= p.window_columns, op,
+                          ": window_locs has ", p.window_columns, " columns, expected at least ",
+                          tokens.end - tokens.begin, " (window and new tokens of row ", i, ")");
+    }
+}
+
+// First token whose slot in `pool` an output asks for; the row's end where none does.
+int64_t first_token_read(int32_t pool, const StepRow& row, const StepParams& p) {
+    int64_t first = wants(p, kFieldSlots + pool) ? row.start : final_length(row);
+    if (pool == kSwa && wants(p, kFieldWindowLocs)) {
+        first = min_of(first, window_tokens(row, p.window).begin);
+    }
+    if (is_state_pool(pool) && wants(p, kFieldC4StateLocs + pool - kC4State)) {
+        first = min_of(first, state_tokens(row, ratio_of(pool - kC4State)).begin);
+    }
+    return first;
+}
+
+// `pool` is mapped itself, or a ring in the pages of a pool that is.
+void check_mapping(const char* op, const ScannedStep& step, const StepParams& p, const PoolSlots& slots, int32_t pool) {
+    const int32_t mapped = p.pools[pool].kind == kPageRing ? p.pools[pool].base : pool;
+    const auto check = [&](int64_t i, int64_t unit) {
+        TORCH_CHECK_VALUE(!slots.beyond_mapping(mapped, step.rows[i].request, unit), op, ": mapping of pool ",
+                          kPoolNames[mapped], " has ", p.pools[mapped].row_elems, " entries, expected one for slot ",
+                          slots.slot(p.pools[mapped].base, step.rows[i].request, unit), " of pool ",
+                          kPoolNames[p.pools[mapped].base], " (token ", unit, " of row ", i, ")");
+    };
+    for (int64_t i = 0; i < static_cast<int64_t>(step.rows.size()); ++i) {
+        const ScannedRow& row = step.rows[i];
+        for (int64_t token = first_token_read(pool, row, p); token < final_length(row); ++token) {
+            check(i, token);
+        }
+        const PageSpan span = page_span(pool, row, p);
+        for (int64_t page = span.begin; wants(p, kFieldPageTable + pool) && page < span.end; ++page) {
+            check(i, first_unit_of_page(page, p.pools[pool].page_shift));
+        }
+    }
+}
+
+}  // namespace
+
+void check_scanned_step(const char* op, const ScannedStep& step, const StepParams& p, const PoolSlots& slots) {
+    check_groups(op, step, p, 0);
+    check_groups(op, step, p, 1);
+    if (has_ring(p)) {
+        check_rings(op, step, p);
+    }
+    if (p.state_columns[0] != 0 || p.state_columns[1] != 0 || p.window_columns != 0) {
+        check_token_columns(op, step, p);
+    }
+    for (int32_t pool = 0; pool < kNumPools; ++pool) {
+        const PoolAddress& a = p.pools[pool];
+        if (a.kind == kMapped || (a.kind == kPageRing && p.pools[a.base].kind == kMapped)) {
+            check_mapping(op, step, p, slots, pool);
+        }
+    }
+}
+
+}  // namespace dsv4::cpu

@@ -1,0 +1,178 @@
+"""One step: wrapper and fake kernel of ``torch.ops.dsv4_npu_ops.step``."""
+
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+
+import torch
+from torch import Tensor
+
+import dsv4_npu_ops._C  # noqa: F401  (loading it registers torch.ops.dsv4_npu_ops)
+from dsv4_npu_ops.layout.kv_layout import POOLS
+from dsv4_npu_ops.layout.step import STEP_FIELDS, Step
+from dsv4_npu_ops.layout.step_rows import StepRows
+from dsv4_npu_ops.layout.tables import RequestTables
+
+_step = torch.ops.dsv4_npu_ops.step.default
+_fields_of = attrgetter(*STEP_FIELDS)
+
+NO_SLOTS: list[int] = [0, 0, 0, 0, 0, 0]
+"""What stands for no slot, by pool, unless a caller says otherwise."""
+
+NO_PAGES: list[int] = [-1, -1, -1, -1, 0, 0]
+"""What stands for no page: what attention takes for the end of a row, and what state kernels skip."""
+
+# Fields of rows, with as many axes of one element between the first and the last as an engine's buffers have.
+_FIELDS_OF_ROWS = [STEP_FIELDS.index(name) for name in ("c4_cos", "c4_sin", "c128_cos", "c128_sin", "window_locs")]
+
+
+def build_step(
+    tables: RequestTables,
+    rows: StepRows,
+    out: Step,
+    *,
+    req_pool_indices: Tensor | None = None,
+    rope_cos: Tensor | None = None,
+    rope_sin: Tensor | None = None,
+    dummy_slots: Mapping[str, int] | None = None,
+    dummy_pages: Mapping[str, int] | None = None,
+    window_block: int = 1,
+    closes_cu_seqlens: bool = False,
+) -> Step:
+    """Fills whatever of a step is asked for, to the last entry, in one launch.
+
+    Args:
+        tables: where the pools' slots stand, read only.
+        rows: the step's rows.
+        out: buffers; what is None is not computed. Mutated.
+        req_pool_indices: ``[B]`` int32 or int64 rows of the tables, on their device; None: row ``i`` of the batch is row
+            ``i`` of the tables.
+        rope_cos, rope_sin: float32 ``[max_pos, D]`` tables of the compressed layers' base, needed where RoPE rows are asked
+            for. They and their rows may have axes of one element between the two, as in ``[max_pos, 1, 1, D]``.
+        dummy_slots: what stands for no slot, by pool; 0 where it is not given.
+        dummy_pages: what stands for no page, by pool; -1, or 0 for state pools, where it is not given.
+        window_block: rows of ``window_locs`` that belong to one request.
+        closes_cu_seqlens: the last of ``cu_seqlens`` is the number of entries of the token tensors, whatever the rows bring.
+
+    Returns:
+        ``out``.
+
+    Raises:
+        ValueError: wrong dtype, shape, device or strides; an output that its pool cannot give; a buffer too small; on a CPU
+            also a negative or decreasing length, one beyond ``max_context_len`` or the page tables, an unknown request, more
+            live pages than a ring has columns, a slot beyond a mapping. Nothing was written.
+        IndexError: on a CPU, a completed group's position outside the RoPE tables. Nothing was written.
+
+    Source: docs/spec.md, a step.
+    """
+    values = list(_fields_of(out))
+    for field in _FIELDS_OF_ROWS:
+        if values[field] is not None:
+            values[field] = _matrix(STEP_FIELDS[field], values[field])
+    fields = [field for field, value in enumerate(values) if value is not None]
+    fill_step(
+        tables,
+        rows,
+        [values[field] for field in fields],
+        fields,
+        req_pool_indices,
+        None if rope_cos is None else _matrix("rope_cos", rope_cos),
+        None if rope_sin is None else _matrix("rope_sin", rope_sin),
+        dummy_slots=NO_SLOTS if dummy_slots is None else _by_pool("dummy_slots", dummy_slots, NO_SLOTS),
+        dummy_pages=NO_PAGES if dummy_pages is None else _by_pool("dummy_pages", dummy_pages, NO_PAGES),
+        window_block=window_block,
+        closes_cu_seqlens=closes_cu_seqlens,
+    )
+    return out
+
+
+def fill_step(
+    tables: RequestTables,
+    rows: StepRows,
+    out: Sequence[Tensor],
+    fields: Sequence[int],
+    req_pool_indices: Tensor | None = None,
+    rope_cos: Tensor | None = None,
+    rope_sin: Tensor | None = None,
+    *,
+    dummy_slots: Sequence[int] = NO_SLOTS,
+    dummy_pages: Sequence[int] = NO_PAGES,
+    window_block: int = 1,
+    closes_cu_seqlens: bool = False,
+) -> None:
+    """Calls the op: fills each tensor of ``out`` as the field of the same place in ``fields``, by its number."""
+    _step(
+        tables.op_tables,
+        tables.op_addressing,
+        req_pool_indices,
+        rows.seq_lens,
+        rows.operand,
+        rope_cos,
+        rope_sin,
+        rows.form,
+        rows.width,
+        tables.sliding_window,
+        tables.max_context_len,
+        dummy_slots,
+        dummy_pages,
+        window_block,
+        closes_cu_seqlens,
+        out=out,
+        fields=fields,
+    )
+
+
+class ResultFields:
+    """Which attributes of a result type are which fields of a step.
+
+    Args:
+        paths: attribute of the result (dotted: of a part of it) by the field's name.
+    """
+
+    def __init__(self, paths: Mapping[str, str]) -> None:
+        self._names = tuple(paths)
+        self._tensors_of = attrgetter(*paths.values())
+        self._present: dict[tuple[int, ...], tuple[list[int], list[int]]] = {}
+
+    def take(self, result: object, tables: RequestTables) -> tuple[list[Tensor], list[int]]:
+        """``out`` and ``fields`` of ``fill_step``: what the pools of the tables can give of the result."""
+        present = self._present.get(tables.kinds)
+        if present is None:
+            places = [place for place, name in enumerate(self._names) if _gives(tables, name)]
+            present = places, [STEP_FIELDS.index(self._names[place]) for place in places]
+            self._present[tables.kinds] = present
+        tensors = self._tensors_of(result)
+        return [tensors[place] for place in present[0]], present[1]
+
+
+def _gives(tables: RequestTables, name: str) -> bool:
+    """Whether a field can be asked for: that of a pool needs the pool, or its pages."""
+    for pool in POOLS:
+        if name == f"out_{pool}_loc":
+            return tables.has_pool(pool)
+        if name == f"{pool}_page_table":
+            return tables.has_pages(pool)
+    return True
+
+
+def _matrix(name: str, rows: Tensor) -> Tensor:
+    """``[N, K]`` view of ``[N, K]``, ``[N, 1, K]`` or ``[N, 1, 1, K]``."""
+    if rows.dim() == 2:
+        return rows
+    middle = rows.shape[1:-1]
+    if rows.dim() < 2 or any(size != 1 for size in middle):
+        raise ValueError(
+            f"step: {name} has shape {list(rows.shape)}, expected 2 dimensions, or others of 1 between them"
+        )
+    return rows.squeeze(tuple(range(1, rows.dim() - 1)))
+
+
+def _by_pool(name: str, given: Mapping[str, int], default: list[int]) -> list[int]:
+    for pool in given:
+        if pool not in POOLS:
+            raise ValueError(f"step: {name} names pool {pool!r}, expected pools among {', '.join(POOLS)}")
+    return [given.get(pool, dummy) for pool, dummy in zip(POOLS, default, strict=True)]
+
+
+@torch.library.register_fake("dsv4_npu_ops::step")
+def _(*arguments: object, **outputs: object) -> None:
+    return None

@@ -1,0 +1,71 @@
+"""One step over every kind of address, in every form, against its oracle."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from ops.any_tables import FORMS, POISON, TOKEN_POOLS, any_steps, buffers, needs
+from reference.step import POOLS, step_oracle
+
+from dsv4_npu_ops import build_step
+
+TOKEN_SLOTS = [f"out_{pool}_loc" for pool in TOKEN_POOLS]
+
+
+def run(step, made, device, **keywords):
+    tables, rows, requests = step.arguments(device)
+    return build_step(
+        tables,
+        rows,
+        made.out,
+        req_pool_indices=requests,
+        rope_cos=made.rope[0],
+        rope_sin=made.rope[1],
+        window_block=made.block,
+        **keywords,
+    )
+
+
+def expect(step, made, **keywords):
+    return step_oracle(
+        step.tables.plain,
+        step.batch.requests,
+        step.batch.rows,
+        made.sizes,
+        window=step.window,
+        cos=made.rope[0].tolist(),
+        sin=made.rope[1].tolist(),
+        block=made.block,
+        **keywords,
+    )
+
+
+def assert_outputs(made, want):
+    for name, expected in want.items():
+        got = getattr(made.out, name)
+        if got.dim() > 2:
+            got = got.flatten(0, -2)
+        assert got.tolist() == expected, name
+    assert all((guard == POISON).all() for guard in made.guards), "what lies between rows"
+
+
+@pytest.mark.parametrize("form", FORMS)
+@given(data=st.data())
+def test_any_fields_over_any_tables(device, form, data):
+    step = data.draw(any_steps(device, form))
+    made = data.draw(buffers(step, device))
+    slots = data.draw(st.one_of(st.none(), st.dictionaries(st.sampled_from(POOLS), st.integers(-9, 1 << 20))))
+    pages = data.draw(st.one_of(st.none(), st.dictionaries(st.sampled_from(POOLS), st.integers(-9, 99))))
+    has_tokens = any(name == "positions" or name in TOKEN_SLOTS for name in made.sizes)
+    closes = has_tokens and data.draw(st.booleans())
+    assert run(step, made, device, dummy_slots=slots, dummy_pages=pages, closes_cu_seqlens=closes) is made.out
+    assert_outputs(made, expect(step, made, dummy_slots=slots, dummy_pages=pages, closes=closes))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@given(data=st.data())
+def test_all_fields_at_once(device, form, data):
+    step = data.draw(any_steps(device, form))
+    made = data.draw(buffers(step, device, sorted(needs(step))))
+    run(step, made, device)
+    assert_outputs(made, expect(step, made))
