@@ -9,9 +9,8 @@
 namespace dsv4 {
 namespace {
 
-constexpr char kOp[] = "advance_step";
-
 void launch_advance_step(const AdvanceStepParams& p, const AdvanceTensors& t) {
+    constexpr char kOp[] = "advance_step";
     if (p.num_rows == 0) {
         return;
     }

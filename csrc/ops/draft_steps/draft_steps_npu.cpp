@@ -9,9 +9,8 @@
 namespace dsv4 {
 namespace {
 
-constexpr char kOp[] = "draft_steps";
-
 void launch_draft_steps(const DraftStepsParams& p, const DraftStepsTensors& t) {
+    constexpr char kOp[] = "draft_steps";
     TORCH_CHECK_VALUE(p.rope_dim <= kMaxRopeDim, kOp, ": rope_cos has rows of ", p.rope_dim, ", expected at most ",
                       kMaxRopeDim, " on a device");
     TORCH_CHECK_VALUE(draft_tile_rows(p) > 0 && (!drafts_from_table(p) || draft_pitch_elems(p) <= kMaxDeviceLanes), kOp,

@@ -4,26 +4,25 @@
 #include "torch/launch_memory.h"
 
 // Names the parameter structs above without declaring them.
-#include "aclrtlaunch_step.h"
+#include "aclrtlaunch_fill_step.h"
 
 namespace dsv4 {
 namespace {
 
-constexpr char kOp[] = "step";
-
 // What a core keeps in UB, and the bits of a number there, bound what a device takes.
-void check_device_limits(const StepParams& p) {
-    check::device_step(kOp, p.rows);
-    TORCH_CHECK_VALUE(p.rope_dim <= kMaxRopeDim, kOp, ": rope_cos has rows of ", p.rope_dim, ", expected at most ",
+void check_device_limits(const char* op, const StepParams& p) {
+    check::device_step(op, p.rows);
+    TORCH_CHECK_VALUE(p.rope_dim <= kMaxRopeDim, op, ": rope_cos has rows of ", p.rope_dim, ", expected at most ",
                       kMaxRopeDim, " on a device");
-    check::device_pages(kOp, p.pools);
+    check::device_pages(op, p.pools);
     const int32_t widest = max_of(p.window_columns, max_of(p.state_columns[0], p.state_columns[1]));
-    TORCH_CHECK_VALUE(widest <= kMaxDeviceLanes, kOp, ": rows of state or window slots have ", widest,
+    TORCH_CHECK_VALUE(widest <= kMaxDeviceLanes, op, ": rows of state or window slots have ", widest,
                       " columns, expected at most ", kMaxDeviceLanes, " on a device");
 }
 
 void launch_step(const StepParams& p, const StepTensors& t) {
-    check_device_limits(p);
+    constexpr char kOp[] = "step";
+    check_device_limits(kOp, p);
     npu::LaunchMemory memory;
     StepAddresses at{};
     memory.add(t.tables, at.tables);
@@ -35,7 +34,7 @@ void launch_step(const StepParams& p, const StepTensors& t) {
     memory.add(t.fields, at.fields);
     npu::launch(kOp, memory.tensors(), blocks_for(step_bytes(p), kGrainBytes, npu::vector_cores(t.seq_lens)),
                 [p = p, at = at, errors = npu::error_lanes(t.seq_lens)](uint32_t blocks, void* stream) mutable {
-                    return ACLRT_LAUNCH_KERNEL(step)(blocks, stream, errors, &at, &p);
+                    return ACLRT_LAUNCH_KERNEL(fill_step)(blocks, stream, errors, &at, &p);
                 });
 }
 
