@@ -82,12 +82,14 @@ class RequestTables:
         return self.kinds[POOLS.index(pool)] in KINDS_WITH_PAGES
 
     @property
-    def device(self) -> device:
+    def device(self) -> device | str:
         """Where the tables are.
 
         Raises:
             ValueError: no pool has a table.
         """
+        if self.layout is not None:
+            return self.layout.device
         for table in self.op_tables:
             if table is not None:
                 return table.device

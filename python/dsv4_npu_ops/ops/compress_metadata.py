@@ -128,6 +128,7 @@ def _build(
     if out is None:
         if num_tokens is None:
             num_tokens = host_num_tokens(rows)
-        out = CompressMetadata.empty(tables, rows.seq_lens.shape[0], num_tokens, max_seq_len)
+        seq_lens = rows.seq_lens
+        out = CompressMetadata.empty(tables, seq_lens.shape[0], num_tokens, max_seq_len, device=seq_lens.device)
     fill_step(tables, rows, *_fields.take(out, tables), req_pool_indices)
     return out
