@@ -18,8 +18,8 @@ class VerifyStep:
     """Slots, metadata and RoPE rows of one step.
 
     ``out_cache_loc``: its dense slots are the metadata's, the same tensors. ``c4_cos``, ``c4_sin``, ``c128_cos``,
-    ``c128_sin``: float32 ``[cap, D]``, the rows at ``metadata.positions_c4`` and ``positions_c128``; those of the zero tail
-    are the row of position 0.
+    ``c128_sin``: float32 ``[cap, D]``, the rows at ``metadata.positions_c4`` and ``positions_c128``; those of the zero
+    tail are the row of position 0.
 
     Source: docs/spec.md, a step.
     """

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from dsv4_npu_ops.layout.advanced_step import AdvancedStep
-from dsv4_npu_ops.layout.tables import RequestTables
 from dsv4_npu_ops.layout.step_rows import check_rows
+from dsv4_npu_ops.layout.tables import RequestTables
 
 _advance = torch.ops.dsv4_npu_ops.advance_step.default
 _advance_out = torch.ops.dsv4_npu_ops.advance_step.out

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from dsv4_npu_ops.layout.draft_steps import DraftSteps
-from dsv4_npu_ops.layout.tables import RequestTables
 from dsv4_npu_ops.layout.step_rows import check_rows
+from dsv4_npu_ops.layout.tables import RequestTables
 
 _steps = torch.ops.dsv4_npu_ops.draft_steps.default
 _steps_out = torch.ops.dsv4_npu_ops.draft_steps.out
