@@ -1,6 +1,7 @@
 """Small steps over engines' tables, with the right values written out."""
 
 import torch
+from pytest import raises
 
 from dsv4_npu_ops import (
     MappedSlots,
@@ -13,7 +14,6 @@ from dsv4_npu_ops import (
     StepRows,
     build_step,
 )
-from pytest import raises
 
 
 def lens(*values):

@@ -64,6 +64,10 @@ class PoolSlots {
         } else if (a.kind == kSlots) {
             with_entries(pool, slot_entry_elems(request, begin, a),
                          [&](const auto* entries) { convert_slots(entries, a, end - begin, dummy, out); });
+        } else if (a.kind == kRequestRing) {
+            for (int64_t unit = begin; unit < end; ++unit) {
+                *out++ = static_cast<T>(request_ring_slot(request, unit, a));
+            }
         } else {
             for (int64_t unit = begin; unit < end; ++unit) {
                 const int64_t found = slot(pool, request, unit);

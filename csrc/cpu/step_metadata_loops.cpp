@@ -112,25 +112,41 @@ void fill_pages(int32_t* begin, int32_t* end, int32_t dummy) {
     }
 }
 
-void write_page_table(const ScannedStep& step, const StepParams& p, const PoolSlots& slots, int32_t pool,
-                      const at::Tensor& out) {
-    int32_t* pages = out.mutable_data_ptr<int32_t>();  // [B, columns], rows at any distance
-    const int64_t columns = p.page_columns[pool];
+// Rows [begin, end) of a page table.
+void write_page_rows(const ScannedStep& step, const StepParams& p, const PoolSlots& slots, int32_t pool, int32_t* pages,
+                     int64_t begin, int64_t end) {
     const int32_t dummy = p.dummy_pages[pool];
+    for (int64_t i = begin; i < end; ++i) {
+        const ScannedRow& row = step.rows[i];
+        const PageSpan span = page_span(pool, row, p);
+        int32_t* target = pages + i * p.page_row_elems[pool];
+        fill_pages(target, target + span.begin, dummy);
+        slots.write_pages(pool, row.request, span.begin, span.end, dummy, target + span.begin);
+        fill_pages(target + span.end, target + p.page_columns[pool], dummy);
+        if (pool == kSwa && is_padding(row)) {
+            target[0] = kPaddingPage;
+        }
+    }
+}
+
+// All tables in one go, so that threads meet once.
+void write_page_tables(const ScannedStep& step, const StepParams& p, const StepTensors& t, const PoolSlots& slots) {
+    int32_t* pages[kNumPools] = {};  // [B, columns], rows at any distance
+    int64_t row_entries = 1;
+    for (int32_t pool = 0; pool < kNumPools; ++pool) {
+        if (wants(p, kFieldPageTable + pool)) {
+            pages[pool] = t.fields[kFieldPageTable + pool].mutable_data_ptr<int32_t>();
+            row_entries += p.page_columns[pool];
+        }
+    }
     const auto write_rows = [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-            const ScannedRow& row = step.rows[i];
-            const PageSpan span = page_span(pool, row, p);
-            int32_t* target = pages + i * p.page_row_elems[pool];
-            fill_pages(target, target + span.begin, dummy);
-            slots.write_pages(pool, row.request, span.begin, span.end, dummy, target + span.begin);
-            fill_pages(target + span.end, target + columns, dummy);
-            if (pool == kSwa && is_padding(row)) {
-                target[0] = kPaddingPage;
+        for (int32_t pool = 0; pool < kNumPools; ++pool) {
+            if (pages[pool] != nullptr) {
+                write_page_rows(step, p, slots, pool, pages[pool], begin, end);
             }
         }
     };
-    at::parallel_for(0, p.rows.num_rows, max_of<int64_t>(1, kEntriesPerThread / columns), write_rows);
+    at::parallel_for(0, p.rows.num_rows, max_of<int64_t>(1, kEntriesPerThread / row_entries), write_rows);
 }
 
 }  // namespace
@@ -142,11 +158,7 @@ void write_step_metadata(const ScannedStep& step, const StepParams& p, const Ste
     }
     write_groups<kRatioC4>(step, p, t);
     write_groups<kRatioC128>(step, p, t);
-    for (int32_t pool = 0; pool < kNumPools; ++pool) {
-        if (wants(p, kFieldPageTable + pool)) {
-            write_page_table(step, p, slots, pool, t.fields[kFieldPageTable + pool]);
-        }
-    }
+    write_page_tables(step, p, t, slots);
 }
 
 }  // namespace dsv4::cpu

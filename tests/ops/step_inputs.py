@@ -1,4 +1,5 @@
-"""Random steps over the package's own tables, for the tests of the ops that describe one: layouts, filled tables, rows."""
+"""Random steps over the package's own tables, for the tests of the ops that describe one: layouts, filled tables,
+rows."""
 
 from dataclasses import dataclass
 

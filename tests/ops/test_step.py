@@ -1,7 +1,6 @@
 """One step over every kind of address, in every form, against its oracle."""
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from ops.any_tables import FORMS, POISON, TOKEN_POOLS, any_steps, buffers, needs

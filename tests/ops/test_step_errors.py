@@ -153,7 +153,7 @@ def test_too_small(small, message):
 
 
 BAD_BUFFERS = [
-    (dict(positions_c4=zeros(9, dtype=torch.int64)), "out_c4_loc has shape [12], expected [9]"),
+    (dict(positions_c4=zeros(9, dtype=torch.int64)), "c4_cos has shape [12, 4], expected [9, 4]"),
     (dict(positions_c4=zeros(12)), "positions_c4 has dtype Int, expected Long"),
     (dict(positions_c4=zeros(12, 1, dtype=torch.int64)), "positions_c4 has shape [12, 1], expected [12]"),
     (dict(positions_c128=zeros(4, dtype=torch.int64)[::2]), "positions_c128 has strides [2]"),
@@ -315,7 +315,7 @@ def test_more_live_pages_than_columns():
     """Pages of 16 and a window of 20: at 100 the window starts in page 5, and 129 tokens end in page 8."""
     tables = tables_of(full=PageTable(zeros(4, 19), 16), swa=PageTable(torch.ones(4, 3, dtype=torch.int32), 16))
     message = "step: table of pool swa has 3 columns, expected at least 4 (live pages of row 1: 5 to 8)"
-    refuse(ValueError, message, prefill([0, 100], [40, 129]), tables=tables, only=("kv_lens", "out_full_loc"))
+    refuse(ValueError, message, prefill([0, 100], [40, 129]), tables=tables, only=("kv_lens", "full_page_table"))
     out = Step(swa_page_table=buffer("swa_page_table"))
     build_step(tables, prefill([0, 100], [40, 128]), out, req_pool_indices=int32(0, 1))
     assert out.swa_page_table[1].tolist() == [-1] * 5 + [1, 1, 1] + [-1] * 11

@@ -52,15 +52,17 @@ class CompressMetadata:
         num_tokens: int,
         max_seq_len: int | None = None,
         page_tables: CompressMetadata | None = None,
+        device: torch.device | None = None,
     ) -> CompressMetadata:
         """Uninitialised buffers for the ``out=`` form.
 
         Args:
-            layout: pools, page sizes and device: a layout, or tables.
+            layout: pools and page sizes: a layout, or tables.
             num_rows: B, padding rows included.
             num_tokens: T, the most tokens a step has.
             max_seq_len: raw tokens that the page tables cover; default the layout's ``max_context_len``.
             page_tables: buffers of at least as many rows, whose page tables' first rows are taken instead of new ones.
+            device: where they are wanted; default that of ``layout``.
 
         Raises:
             ValueError: a negative number; shared page tables of another layout, width or of fewer rows.
@@ -74,7 +76,7 @@ class CompressMetadata:
         c4_groups, c128_groups = (group_capacity(num_tokens, num_rows, ratio) for ratio in (4, 128))
 
         def buffer(*shape: int, dtype: torch.dtype = torch.int32) -> Tensor:
-            return torch.empty(shape, dtype=dtype, device=layout.device)
+            return torch.empty(shape, dtype=dtype, device=device or layout.device)
 
         def page_table(pool: str) -> Tensor:
             columns = page_columns(length, pool, layout.page_size_of(pool)) if layout.has_pages(pool) else 0

@@ -39,8 +39,8 @@ class KVLayout:
         max_context_len: longest request in raw tokens, drafts included.
         num_pages: usable pages of each pool that exists, with ids ``1..n`` (page 0 is reserved and not counted).
             A pool without an entry does not exist: its tables and outputs are empty. 0 pages is an exhausted pool.
-        ring_columns: by pool, among swa, c4_state and c128_state: columns of its request table where it is to have fewer
-            than the longest request has pages; page ``j`` then stands in column ``j % columns``.
+        ring_columns: by pool, among swa, c4_state and c128_state: columns of its request table where it is to have
+            fewer than the longest request has pages; page ``j`` then stands in column ``j % columns``.
         device: where tables and free lists live.
 
     Raises:
@@ -79,7 +79,8 @@ class KVLayout:
         for pool in self.ring_columns:
             if pool not in WINDOWED_POOLS or pool not in self.num_pages:
                 raise ValueError(
-                    f"KVLayout: ring_columns names pool {pool!r}, expected an existing one of {', '.join(WINDOWED_POOLS)}"
+                    f"KVLayout: ring_columns names pool {pool!r}, "
+                    f"expected an existing one of {', '.join(WINDOWED_POOLS)}"
                 )
         if isinstance(self.page_size, dict) and set(self.page_size) != set(self.num_pages):
             raise ValueError(
@@ -149,8 +150,8 @@ class KVLayout:
         return (self.num_pages[pool] + 1) * self.page_size_of(pool) if self.has_pool(pool) else 0
 
     def pages_needed(self, num_tokens: int) -> dict[str, int]:
-        """Pages of every pool that the units of ``num_tokens`` raw tokens occupy, starting from an empty request; a pool that
-        does not exist needs none."""
+        """Pages of every pool that the units of ``num_tokens`` raw tokens occupy, starting from an empty request; a
+        pool that does not exist needs none."""
         if num_tokens < 0:
             raise ValueError(f"KVLayout.pages_needed: num_tokens is {num_tokens}, expected at least 0")
         return {

@@ -42,10 +42,17 @@ class OutCacheLoc:
         )
 
     @classmethod
-    def empty(cls, layout: KVLayout | RequestTables, num_rows: int, num_tokens: int) -> OutCacheLoc:
+    def empty(
+        cls,
+        layout: KVLayout | RequestTables,
+        num_rows: int,
+        num_tokens: int,
+        device: torch.device | None = None,
+    ) -> OutCacheLoc:
         """Uninitialised buffers for the ``out=`` form of a step of ``num_rows`` rows and at most ``num_tokens`` tokens.
 
         The dense ones hold every group that such a step can complete: ``group_capacity(T, B, ratio)`` entries.
+        ``layout``: a layout, or tables; ``device``: where the buffers are wanted, default that of ``layout``.
 
         Raises:
             ValueError: a negative number.
@@ -58,6 +65,7 @@ class OutCacheLoc:
         def buffer(pool: str) -> Tensor:
             ratio = RAW_TOKENS_PER_SLOT[pool]
             entries = num_tokens if ratio == 1 else group_capacity(num_tokens, num_rows, ratio)
-            return torch.empty(entries if layout.has_pool(pool) else 0, dtype=torch.int32, device=layout.device)
+            size = entries if layout.has_pool(pool) else 0
+            return torch.empty(size, dtype=torch.int32, device=device or layout.device)
 
         return cls(*(buffer(pool) for pool in POOLS))

@@ -1,7 +1,7 @@
 """How a pool is addressed: where the slot of a unit of a request stands (docs/spec.md, addressing).
 
-Each class describes one pool to the ops and copies nothing. Engines hand over what they have: tables of pages or of slots,
-mappings, rings.
+Each class describes one pool to the ops and copies nothing. Engines hand over what they have: tables of pages or of
+slots, mappings, rings.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class PageTable:
     """A table of pages: the slots of page ``j`` of request ``q`` lie in page ``table[q, j]``, 0 or less for none.
 
     Args:
-        table: ``[requests, columns]`` int32 or int64, rows at any stride. In swa, c4_state and c128_state it may have fewer
-            columns than the longest request has pages: page ``j`` then stands in column ``j % columns``, and a step whose live
-            pages are more than the columns is refused.
+        table: ``[requests, columns]`` int32 or int64, rows at any stride. In swa, c4_state and c128_state it may have
+            fewer columns than the longest request has pages: page ``j`` then stands in column ``j % columns``, and a
+            step whose live pages are more than the columns is refused.
         page_size: slots of a page, a power of two.
     """
 
@@ -74,7 +74,8 @@ class DividedSlots:
 
 @dataclass(frozen=True, eq=False)
 class MappedSlots:
-    """Slots by a mapping from another pool's slots: token ``t`` has slot ``mapping[slot of t in base]``, 0 or less for none.
+    """Slots by a mapping from another pool's slots: token ``t`` has slot ``mapping[slot of t in base]``, 0 or less for
+    none.
 
     Args:
         mapping: ``[slots of base]`` int32 or int64, contiguous.
@@ -113,7 +114,8 @@ class RequestRing:
 
 @dataclass(frozen=True)
 class RequestBank:
-    """One place a request: every token of request ``q`` has slot ``q``; the kernel that reads it finds the rest itself."""
+    """One place a request: every token of request ``q`` has slot ``q``; the kernel that reads it finds the rest
+    itself."""
 
 
 PoolAddress = PageTable | SlotTable | DividedSlots | MappedSlots | PageRing | RequestRing | RequestBank

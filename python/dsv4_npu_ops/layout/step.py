@@ -9,15 +9,16 @@ from torch import Tensor
 
 @dataclass(slots=True)
 class Step:
-    """Buffers of one step, each optional: what is None is not computed. B rows, T tokens, G entries for groups of a ratio.
+    """Buffers of one step, each optional: what is None is not computed. B rows, T tokens, G entries for groups of a
+    ratio.
 
     ``out_full_loc``, ``out_swa_loc``, ``out_c4_state_loc``, ``out_c128_state_loc``: int32 or int64 ``[T]`` slots.
-    ``out_c4_loc``, ``out_c128_loc``: int32 or int64 ``[G]``, dense in batch order, then dummies.
-    ``*_page_table``: int32 ``[B, any columns]``, rows at any stride. ``positions``: int64 ``[T]``. ``positions_c4``,
-    ``positions_c128``: int64 ``[G]``, dense. ``start_pos``, ``seqused``, ``kv_lens``: int32 ``[B]``. ``cu_seqlens``: int32
-    ``[B + 1]``. ``num_groups``: int32 ``[2]``, completed groups of ratios 4 and 128. ``c4_cos``, ``c4_sin``, ``c128_cos``,
-    ``c128_sin``: float32 ``[G, D]``. ``c4_state_locs``, ``c128_state_locs``: int32 ``[B, lead + width]`` with a lead of 8 and
-    128 tokens before the step. ``window_locs``: int32 ``[rows * block, K]``.
+    ``out_c4_loc``, ``out_c128_loc``: int32 or int64 ``[G]``, dense in batch order, then dummies. ``*_page_table``:
+    int32 ``[B, any columns]``, rows at any stride. ``positions``: int64 ``[T]``. ``positions_c4``, ``positions_c128``:
+    int64 ``[G]``, dense. ``start_pos``, ``seqused``, ``kv_lens``: int32 ``[B]``. ``cu_seqlens``: int32 ``[B + 1]``.
+    ``num_groups``: int32 ``[2]``, completed groups of ratios 4 and 128. ``c4_cos``, ``c4_sin``, ``c128_cos``,
+    ``c128_sin``: float32 ``[G, D]``. ``c4_state_locs``, ``c128_state_locs``: int32 ``[B, lead + width]`` with a lead of
+    8 and 128 tokens before the step. ``window_locs``: int32 ``[rows * block, K]``.
 
     Source: docs/spec.md, a step.
     """

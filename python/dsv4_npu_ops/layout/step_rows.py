@@ -15,8 +15,8 @@ PREFILL, FINAL, FINAL_RAGGED, FINAL_OFFSETS, COMMITTED, COMMITTED_RAGGED = range
 class StepRows:
     """Rows of a step in one of the forms; made by ``prefill``, ``final``, ``mixed`` or ``verify``.
 
-    All tensors are int32 or int64, contiguous, on the tables' device. A row of length 0 is padding in every form, as is one
-    without tokens; in a final form a row whose start is 0 is a first chunk.
+    All tensors are int32 or int64, contiguous, on the tables' device. A row of length 0 is padding in every form, as is
+    one without tokens; in a final form a row whose start is 0 is a first chunk.
 
     Attributes:
         seq_lens: ``[B]`` lengths, with the step's tokens (final) or without them (committed).
@@ -44,7 +44,8 @@ class StepRows:
 
     @classmethod
     def final(cls, seq_lens: Tensor, num_new_tokens: int | Tensor = 1) -> StepRows:
-        """Row ``i`` brings the last ``num_new_tokens`` (a number, or one a row) of ``seq_lens[i]`` tokens; 1 is a decode.
+        """Row ``i`` brings the last ``num_new_tokens`` (a number, or one a row) of ``seq_lens[i]`` tokens; 1 is a
+        decode.
 
         Raises:
             ValueError: as ``prefill``.
@@ -65,8 +66,8 @@ class StepRows:
 
     @classmethod
     def verify(cls, seq_lens: Tensor, num_draft_tokens: int | Tensor) -> StepRows:
-        """Row ``i`` brings ``num_draft_tokens`` (a number, or one a row) at positions ``seq_lens[i] ..``; ``seq_lens`` are
-        committed lengths.
+        """Row ``i`` brings ``num_draft_tokens`` (a number, or one a row) at positions ``seq_lens[i] ..``; ``seq_lens``
+        are committed lengths.
 
         Raises:
             ValueError: as ``prefill``.

@@ -83,6 +83,8 @@ class RequestTables:
     @property
     def device(self) -> torch.device:
         """Where the tables are; the CPU when no pool has one."""
+        if self.layout is not None:
+            return torch.device(self.layout.device)
         return next((table.device for table in self.op_tables if table is not None), torch.device("cpu"))
 
     @property

@@ -18,8 +18,8 @@ class VerifyStep:
     """Slots, metadata and RoPE rows of one step.
 
     ``out_cache_loc``: its dense slots are the metadata's, the same tensors. ``c4_cos``, ``c4_sin``, ``c128_cos``,
-    ``c128_sin``: float32 ``[cap, D]``, the rows at ``metadata.positions_c4`` and ``positions_c128``; those of the zero tail
-    are the row of position 0.
+    ``c128_sin``: float32 ``[cap, D]``, the rows at ``metadata.positions_c4`` and ``positions_c128``; those of the zero
+    tail are the row of position 0.
 
     Source: docs/spec.md, a step.
     """
@@ -40,11 +40,12 @@ class VerifyStep:
         rope_dim: int,
         max_seq_len: int | None = None,
         page_tables: CompressMetadata | None = None,
+        device: torch.device | None = None,
     ) -> VerifyStep:
         """Uninitialised buffers for the ``out=`` form.
 
         Args:
-            layout, num_rows, num_tokens, max_seq_len, page_tables: as in ``CompressMetadata.empty``.
+            layout, num_rows, num_tokens, max_seq_len, page_tables, device: as in ``CompressMetadata.empty``.
             rope_dim: D, elements of a RoPE row.
 
         Raises:
@@ -52,11 +53,11 @@ class VerifyStep:
         """
         if rope_dim < 0:
             raise ValueError(f"VerifyStep.empty: rope_dim is {rope_dim}, expected at least 0")
-        metadata = CompressMetadata.empty(layout, num_rows, num_tokens, max_seq_len, page_tables)
+        metadata = CompressMetadata.empty(layout, num_rows, num_tokens, max_seq_len, page_tables, device)
         groups = (metadata.positions_c4, metadata.positions_c4, metadata.positions_c128, metadata.positions_c128)
-        loc = OutCacheLoc.empty(layout, num_rows, num_tokens)
+        loc = OutCacheLoc.empty(layout, num_rows, num_tokens, device)
         return cls(
             replace(loc, out_c4_loc=metadata.c4_loc, out_c128_loc=metadata.c128_loc),
             metadata,
-            *(torch.empty(len(g), rope_dim, dtype=torch.float32, device=layout.device) for g in groups),
+            *(torch.empty(len(g), rope_dim, dtype=torch.float32, device=device or layout.device) for g in groups),
         )

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from dsv4_npu_ops.layout.advanced_step import AdvancedStep
-from dsv4_npu_ops.layout.tables import RequestTables
 from dsv4_npu_ops.layout.step_rows import check_rows
+from dsv4_npu_ops.layout.tables import RequestTables
 
 _advance = torch.ops.dsv4_npu_ops.advance_step.default
 

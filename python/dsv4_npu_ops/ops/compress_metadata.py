@@ -37,8 +37,8 @@ def build_compress_metadata_prefill(
 
     Args:
         tables: request tables, read only.
-        req_pool_indices: ``[B]`` int32 or int64 rows of the tables, on their device; None: row ``i`` of the batch is row
-            ``i`` of the tables.
+        req_pool_indices: ``[B]`` int32 or int64 rows of the tables, on their device; None: row ``i`` of the batch is
+            row ``i`` of the tables.
         prefix_lens: ``[B]`` int32 or int64, tokens in the cache before the step.
         seq_lens: ``[B]`` int32 or int64, tokens after the step. A row with ``seq_len == prefix_len`` is padding.
         num_tokens: T, the step's tokens, or more; default the sum of the new tokens, which needs lengths on a CPU.
@@ -128,6 +128,7 @@ def _build(
     if out is None:
         if num_tokens is None:
             num_tokens = host_num_tokens(rows)
-        out = CompressMetadata.empty(tables, rows.seq_lens.shape[0], num_tokens, max_seq_len)
+        seq_lens = rows.seq_lens
+        out = CompressMetadata.empty(tables, seq_lens.shape[0], num_tokens, max_seq_len, device=seq_lens.device)
     fill_step(tables, rows, *_fields.take(out, tables), req_pool_indices)
     return out

@@ -6,8 +6,8 @@ from torch import Tensor
 from dsv4_npu_ops.layout.draft_steps import DraftSteps
 from dsv4_npu_ops.layout.kv_layout import POOLS
 from dsv4_npu_ops.layout.pool_address import op_addresses
-from dsv4_npu_ops.layout.tables import RequestTables
 from dsv4_npu_ops.layout.step_rows import check_rows
+from dsv4_npu_ops.layout.tables import RequestTables
 
 _steps = torch.ops.dsv4_npu_ops.draft_steps.default
 _NO_ADDRESSES = op_addresses({})

@@ -44,22 +44,23 @@ def build_step(
         tables: where the pools' slots stand, read only.
         rows: the step's rows.
         out: buffers; what is None is not computed. Mutated.
-        req_pool_indices: ``[B]`` int32 or int64 rows of the tables, on their device; None: row ``i`` of the batch is row
-            ``i`` of the tables.
-        rope_cos, rope_sin: float32 ``[max_pos, D]`` tables of the compressed layers' base, needed where RoPE rows are asked
-            for. They and their rows may have axes of one element between the two, as in ``[max_pos, 1, 1, D]``.
+        req_pool_indices: ``[B]`` int32 or int64 rows of the tables, on their device; None: row ``i`` of the batch is
+            row ``i`` of the tables.
+        rope_cos, rope_sin: float32 ``[max_pos, D]`` tables of the compressed layers' base, needed where RoPE rows are
+            asked for. They and their rows may have axes of one element between the two, as in ``[max_pos, 1, 1, D]``.
         dummy_slots: what stands for no slot, by pool; 0 where it is not given.
         dummy_pages: what stands for no page, by pool; -1, or 0 for state pools, where it is not given.
         window_block: rows of ``window_locs`` that belong to one request.
-        closes_cu_seqlens: the last of ``cu_seqlens`` is the number of entries of the token tensors, whatever the rows bring.
+        closes_cu_seqlens: the last of ``cu_seqlens`` is the number of entries of the token tensors, whatever the rows
+            bring.
 
     Returns:
         ``out``.
 
     Raises:
-        ValueError: wrong dtype, shape, device or strides; an output that its pool cannot give; a buffer too small; on a CPU
-            also a negative or decreasing length, one beyond ``max_context_len`` or the page tables, an unknown request, more
-            live pages than a ring has columns, a slot beyond a mapping. Nothing was written.
+        ValueError: wrong dtype, shape, device or strides; an output that its pool cannot give; a buffer too small; on a
+            CPU also a negative or decreasing length, one beyond ``max_context_len`` or the page tables, an unknown
+            request, more live pages than a ring has columns, a slot beyond a mapping. Nothing was written.
         IndexError: on a CPU, a completed group's position outside the RoPE tables. Nothing was written.
 
     Source: docs/spec.md, a step.

@@ -32,8 +32,8 @@ def flatten_verify_bundle(
 
     Args:
         tables: request tables, read only.
-        req_pool_indices: ``[B]`` int32 or int64 rows of the tables, on their device; None: row ``i`` of the batch is row
-            ``i`` of the tables.
+        req_pool_indices: ``[B]`` int32 or int64 rows of the tables, on their device; None: row ``i`` of the batch is
+            row ``i`` of the tables.
         seq_lens: ``[B]`` int32 or int64 committed lengths L, never with the drafts. A row of length 0 is padding.
         num_draft_tokens: n of this very batch for every row, or ``[B]`` int32 or int64 widths, one a row.
         seq_lens_cpu: the same lengths on the host. With it ``out_c4_loc`` and ``out_c128_loc`` have exactly one entry a
@@ -58,17 +58,19 @@ def flatten_verify_bundle(
             sizes = step_sizes(_host_rows(rows, seq_lens_cpu, num_draft_tokens_cpu))
         if num_tokens is None:
             num_tokens = host_num_tokens(rows) if sizes is None else sizes[0]
-        out = OutCacheLoc.empty(tables, seq_lens.shape[0], num_tokens)
+        out = OutCacheLoc.empty(tables, seq_lens.shape[0], num_tokens, seq_lens.device)
         if sizes is not None:
             groups = {"c4": sizes[1], "c128": sizes[2]}
-            exact = {f"out_{pool}_loc": _slots(tables, size) for pool, size in groups.items() if tables.has_pool(pool)}
-            out = replace(out, **exact)
+            out = replace(
+                out,
+                **{
+                    f"out_{pool}_loc": torch.empty(size, dtype=torch.int32, device=seq_lens.device)
+                    for pool, size in groups.items()
+                    if tables.has_pool(pool)
+                },
+            )
     fill_step(tables, rows, *_fields.take(out, tables), req_pool_indices)
     return out
-
-
-def _slots(tables: RequestTables, entries: int) -> Tensor:
-    return torch.empty(entries, dtype=torch.int32, device=tables.device)
 
 
 def _host_rows(rows: StepRows, seq_lens_cpu: Tensor, num_draft_tokens_cpu: Tensor | None) -> StepRows:

@@ -58,7 +58,8 @@ def build_verify_step(
         if not isinstance(rope_cos, Tensor) or rope_cos.dim() != 2:
             shape = list(rope_cos.shape) if isinstance(rope_cos, Tensor) else rope_cos
             raise ValueError(f"step: rope_cos has shape {shape}, expected 2 dimensions")
-        out = VerifyStep.empty(tables, seq_lens.shape[0], num_tokens, rope_cos.shape[1], max_seq_len)
+        sizes = seq_lens.shape[0], num_tokens, rope_cos.shape[1], max_seq_len
+        out = VerifyStep.empty(tables, *sizes, device=seq_lens.device)
     _check_shared_slots(tables, out)
     fill_step(tables, rows, *_fields.take(out, tables), req_pool_indices, rope_cos, rope_sin)
     return out
