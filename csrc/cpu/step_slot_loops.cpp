@@ -76,7 +76,7 @@ void write_window_locs(const ScannedStep& step, const StepParams& p, const PoolS
         const TokenSpan tokens = window_tokens(row, p.window);
         int32_t* const first = target;
         slots.write(kSwa, row.request, tokens.begin, tokens.end, kWindowEnd, first);
-        int32_t* written = std::remove(first, first + (tokens.end - tokens.begin), kWindowEnd);
+        int32_t* written = first + (tokens.end - tokens.begin);
         if (is_padding(row)) {
             *written++ = kIdleWindow;
         }

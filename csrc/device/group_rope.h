@@ -33,7 +33,7 @@ class GroupRope {
     __aicore__ inline void write() {
         constexpr int32_t which = ratio == kRatioC4 ? 0 : 1;
         constexpr int32_t field = kFieldC4Cos + 2 * which;
-        if (dim_ == 0 || (!wants(rows_.step(), field) && !wants(rows_.step(), field + 1))) {
+        if (!wants(rows_.step(), field) && !wants(rows_.step(), field + 1)) {
             return;
         }
         const int64_t entries = rows_.step().capacity_groups[which];

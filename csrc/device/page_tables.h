@@ -193,6 +193,7 @@ class PageTables {
                 }
             }
         }
+        order<AscendC::HardEvent::S_V>();
         order<AscendC::HardEvent::MTE2_V>();
         gather(rows * pitch_);
     }

@@ -32,7 +32,7 @@ constexpr uint32_t kScatteredLanes = 256;  // entries that are fetched at a time
 constexpr uint32_t kPageIdElems = kSlotTileLanes + kMaxRuns * kLaneElems;
 constexpr uint32_t kPoolSlotElems = 4 * kSlotTileLanes + 3 * kPageIdElems;
 static_assert(kPageIdElems >= kScatteredLanes * kLaneElems);
-static_assert(2 * kPageIdElems >= 4 * kSlotTileLanes, "index, aux, result");
+static_assert(2 * kPageIdElems >= 4 * kSlotTileLanes, "index, aux, result, spare");
 static_assert(kPoolSlotElems <= kScratchElems);
 
 class PoolSlots {
@@ -91,6 +91,7 @@ class PoolSlots {
     __aicore__ inline LocalTensor<int32_t> index() const { return wide(); }
     __aicore__ inline LocalTensor<int32_t> aux() const { return wide()[kSlotTileLanes]; }
     __aicore__ inline LocalTensor<int32_t> result() const { return wide()[2 * kSlotTileLanes]; }
+    __aicore__ inline LocalTensor<int32_t> spare() const { return wide()[3 * kSlotTileLanes]; }
 
     __aicore__ inline GlobalTensor<int32_t> table(int32_t pool) const {
         const PoolAddress& a = pools_[pool];
@@ -199,16 +200,18 @@ class PoolSlots {
         const int32_t shift = pools_[pool].page_shift;
         fetch_ids(pool);
         const LocalTensor<int32_t> slots = tile(pool);
+        const LocalTensor<int32_t> page = result();
+        const LocalTensor<int32_t> id = spare();
         AscendC::ShiftRight(aux(), index(), shift, lanes());
         AscendC::PipeBarrier<PIPE_V>();
         AscendC::ShiftLeft(slots, aux(), int32_t{2}, lanes());
-        AscendC::ShiftLeft(aux(), aux(), shift, lanes());
+        AscendC::ShiftLeft(page, aux(), shift, lanes());
         AscendC::PipeBarrier<PIPE_V>();
-        AscendC::Sub(index(), index(), aux(), lanes());
-        AscendC::Gather(aux(), ids(), slots.template ReinterpretCast<uint32_t>(), uint32_t{0}, used_);
+        AscendC::Sub(index(), index(), page, lanes());
+        AscendC::Gather(id, ids(), slots.template ReinterpretCast<uint32_t>(), uint32_t{0}, used_);
         AscendC::PipeBarrier<PIPE_V>();
-        AscendC::ShiftLeft(slots, aux(), shift, lanes());
-        AscendC::Maxs(aux(), aux(), int32_t{0}, lanes());
+        AscendC::ShiftLeft(slots, id, shift, lanes());
+        AscendC::Maxs(aux(), id, int32_t{0}, lanes());
         AscendC::PipeBarrier<PIPE_V>();
         AscendC::Add(slots, slots, index(), lanes());
         AscendC::Mins(aux(), aux(), int32_t{1}, lanes());

@@ -170,7 +170,7 @@ def step_oracle(
         result = []
         for request, (start, count, _) in zip(requests, rows, strict=True):
             found = [slot_of(pools, "swa", request, p) for p in range(max(0, start - window), start + count)]
-            slots = [s for s in found if s is not None] if count else [0]
+            slots = [-1 if s is None else s for s in found] if count else [0]
             result += [padded(slots, columns, -1)] * block
         return result + [padded([0], columns, -1)] * (num_rows - len(result))
 

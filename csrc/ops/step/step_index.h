@@ -118,7 +118,7 @@ DSV4_HOST_DEVICE constexpr TokenSpan window_tokens(const StepRow& row, int64_t w
 constexpr int32_t kWindowEnd = -1;
 constexpr int32_t kIdleWindow = 0;
 
-// Whether a row brings more tokens than a row of state or window slots, or a block of them, has room for.
+// Whether a row brings more tokens than a row of state or window slots has room for.
 DSV4_HOST_DEVICE constexpr bool beyond_columns(const StepRow& row, const StepParams& p) {
     for (int32_t which = 0; which < 2; ++which) {
         if (p.state_columns[which] != 0 && state_lead(ratio_of(which)) + row.num_new > p.state_columns[which]) {
@@ -126,8 +126,7 @@ DSV4_HOST_DEVICE constexpr bool beyond_columns(const StepRow& row, const StepPar
         }
     }
     const TokenSpan window = window_tokens(row, p.window);
-    return p.window_columns != 0 &&
-           (window.end - window.begin > p.window_columns || row.num_new > p.window_block);
+    return p.window_columns != 0 && window.end - window.begin > p.window_columns;
 }
 
 // What the rows before one have taken of the outputs, and what the outputs hold.

@@ -29,8 +29,10 @@ extern "C" __global__ __aicore__ void fill_step(GM_ADDR error_lanes, StepAddress
     row_slots.states<dsv4::kRatioC4>();
     row_slots.states<dsv4::kRatioC128>();
     row_slots.windows();
-    dsv4::kernel::GroupRope rope(rows, memory);
-    rope.write<dsv4::kRatioC4>();
-    rope.write<dsv4::kRatioC128>();
+    if (p.rope_dim > 0) {
+        dsv4::kernel::GroupRope rope(rows, memory);
+        rope.write<dsv4::kRatioC4>();
+        rope.write<dsv4::kRatioC128>();
+    }
     rows.errors().flush();
 }
