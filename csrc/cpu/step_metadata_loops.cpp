@@ -112,8 +112,8 @@ void fill_pages(int32_t* begin, int32_t* end, int32_t dummy) {
     }
 }
 
-// Rows [begin, end) of a page table. A window is a few entries of many: filling all rows at once and then writing it takes
-// less than filling what lies around it in each.
+// Rows [begin, end) of a page table. A window is a few entries of many: filling all rows at once and then writing it
+// takes less than filling what lies around it in each.
 void write_page_rows(const ScannedStep& step, const StepParams& p, const PoolSlots& slots, int32_t pool, int32_t* pages,
                      int64_t begin, int64_t end) {
     const int64_t columns = p.page_columns[pool];
