@@ -1,5 +1,7 @@
 """Descriptions of a step in plain torch: what an engine does without these ops. Baselines of the benches."""
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 
@@ -10,7 +12,7 @@ RATIO = {"full": 1, "swa": 1, "c4": 4, "c128": 128, "c4_state": 1, "c128_state":
 
 
 def filled_tables(max_requests: int, max_context_len: int) -> dsv4_npu_ops.RequestTables:
-    """Tables whose every entry is some slot."""
+    """Tables whose every entry is some page."""
     layout = dsv4_npu_ops.KVLayout(
         max_requests=max_requests,
         max_context_len=max_context_len,
@@ -18,9 +20,24 @@ def filled_tables(max_requests: int, max_context_len: int) -> dsv4_npu_ops.Reque
         device=torch.get_default_device(),
     )
     tables = dsv4_npu_ops.RequestTables(layout)
-    for table in tables.in_order():
-        table.random_(128, 1 << 20)
+    for pool in POOLS:
+        pages = tables.table(pool)
+        assert pages is not None
+        pages.random_(1, 1 << 13)
     return tables
+
+
+@lru_cache(maxsize=2)
+def slot_tables(tables: dsv4_npu_ops.RequestTables) -> dict[str, Tensor]:
+    """The same as tables of slots, one entry a unit: what an engine without these ops keeps."""
+    slots = {}
+    for pool in POOLS:
+        pages = tables.table(pool)
+        assert pages is not None
+        page_size = tables.page_size_of(pool)
+        units = pages[:, :, None] * page_size + torch.arange(page_size, dtype=pages.dtype)
+        slots[pool] = units.flatten(1)[:, : max(1, tables.max_context_len // RATIO[pool])].contiguous()
+    return slots
 
 
 def committed_lengths(rows: int, longest: int) -> tuple[Tensor, Tensor]:
@@ -39,7 +56,7 @@ def flatten_bundle(
     rows = list(zip(requests.tolist(), lengths.tolist(), strict=True))
     slots = {}
     for pool in POOLS:
-        table, ratio = getattr(tables, pool), RATIO[pool]
+        table, ratio = slot_tables(tables)[pool], RATIO[pool]
         slots[pool] = torch.cat([table[r, n // ratio : (n + width) // ratio] for r, n in rows])
     return slots
 
@@ -54,7 +71,7 @@ def _groups(
     target = torch.where(ends, torch.cumsum(ends, 0) - 1, capacity)
     group = torch.where(ends, positions // ratio, 0)
     first = positions.new_zeros(capacity + 1).scatter_(0, target, group * ratio)[:capacity]
-    table = getattr(tables, pool)
+    table = slot_tables(tables)[pool]
     loc = table.new_zeros(capacity + 1).scatter_(0, target, table[token_requests, group])[:capacity]
     return first, loc
 
@@ -71,7 +88,7 @@ def _describe(
     tables: dsv4_npu_ops.RequestTables, requests: Tensor, start: Tensor, new: Tensor, positions: Tensor, owner: Tensor
 ) -> dict[str, Tensor]:
     """Everything but the token positions, for prefill and verify alike. owner: row of each token."""
-    rows, context = requests.shape[0], tables.layout.max_context_len
+    rows, context = requests.shape[0], tables.max_context_len
     live, final = new > 0, start + new
     result = {
         "start_pos": start.to(torch.int32),
@@ -86,16 +103,20 @@ def _describe(
         )
     zero = torch.zeros_like(start)
     swa_first = (start - tables.sliding_window + 1).clamp(min=0) // 128 * 128
-    swa = _page_table(tables.swa, requests, swa_first, final, -(-context // 128), -1)
+    swa = _page_table(slot_tables(tables)["swa"], requests, swa_first, final, -(-context // 128), -1)
     swa[:, 0] = torch.where(live, swa[:, 0], 0)
     result["swa_page_table"] = swa
     for pool in ("c4", "c128"):
         ratio = RATIO[pool]
         columns = max(1, -(-(context // ratio) // 128))
-        result[f"{pool}_page_table"] = _page_table(getattr(tables, pool), requests, zero, final // ratio, columns, -1)
+        result[f"{pool}_page_table"] = _page_table(
+            slot_tables(tables)[pool], requests, zero, final // ratio, columns, -1
+        )
     for pool, ratio, overlap in (("c4_state", 4, 1), ("c128_state", 128, 0)):
         first = ((start // ratio - overlap) * ratio).clamp(min=0) // 128 * 128
-        result[f"{pool}_page_table"] = _page_table(getattr(tables, pool), requests, first, final, -(-context // 128), 0)
+        result[f"{pool}_page_table"] = _page_table(
+            slot_tables(tables)[pool], requests, first, final, -(-context // 128), 0
+        )
     return result
 
 

@@ -3,7 +3,16 @@
 import pytest
 import torch
 
-from dsv4_npu_ops import DividedSlots, KVLayout, RequestTables, SlotTable, flatten_verify_bundle
+from dsv4_npu_ops import (
+    DividedSlots,
+    KVLayout,
+    RequestTables,
+    SlotTable,
+    Step,
+    StepRows,
+    build_step,
+    flatten_verify_bundle,
+)
 
 
 @pytest.fixture
@@ -45,12 +54,15 @@ def test_group_slots_come_from_their_own_table(tables):
 
 
 def test_group_slots_derived_from_full_slots(tables):
-    """Full slots 131 and 135 end the groups 0 and 1; -1 at a group's end has no quarter, although -1 % 4 is 3."""
+    """Full slots 131 and 135 end groups 0 and 1; -1 has no quarter, although -1 % 4 is 3, and that of 3 is nobody's."""
     full = tables.pools["full"]
-    full.table[0, :12] = lens(-1, 0, 0, 131, 0, -1, 0, 135, 0, 0, 0, -1)
+    full.table[0, :16] = lens(-1, 0, 0, 131, 0, -1, 0, 135, 0, 0, 0, -1, 0, 0, 0, 3)
     derived = RequestTables.of(dict(full=full, c4=DividedSlots()), max_context_len=512)
-    loc = flatten_verify_bundle(derived, lens(0), lens(3), 9, seq_lens_cpu=lens(3))
-    assert loc.out_c4_loc.tolist() == [32, 33, 0]
+    loc = flatten_verify_bundle(derived, lens(0), lens(3), 13, seq_lens_cpu=lens(3))
+    assert loc.out_c4_loc.tolist() == [32, 33, 0, 0]
+    slots = torch.full((4,), -77, dtype=torch.int64)
+    build_step(derived, StepRows.verify(lens(3), 13), Step(out_c4_loc=slots), dummy_slots=dict(c4=-1))
+    assert slots.tolist() == [32, 33, -1, -1]
 
 
 def test_padding_writes_only_the_dummy_slot():

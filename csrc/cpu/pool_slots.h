@@ -76,8 +76,8 @@ class PoolSlots {
         }
     }
 
-    // What a page table says of the pages [begin, end) of a request: the entries, also 0 or less; `dummy` where the pool's
-    // rule finds nothing.
+    // What a page table says of the pages [begin, end) of a request: the entries, also 0 or less; `dummy` where the
+    // pool's rule finds nothing.
     void write_pages(int32_t pool, int64_t request, int64_t begin, int64_t end, int32_t dummy, int32_t* out) const {
         if (begin >= end) {
             return;

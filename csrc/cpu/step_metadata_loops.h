@@ -6,8 +6,9 @@
 
 namespace dsv4::cpu {
 
-// Overwrites every output that is asked for to its last entry: row vectors, positions, RoPE rows and page tables. Expects a step
-// that check_scanned_step accepts.
-void write_step_metadata(const ScannedStep& step, const StepParams& p, const StepTensors& tensors, const PoolSlots& slots);
+// Overwrites every output that is asked for to its last entry: row vectors, positions, RoPE rows and page tables.
+// Expects a step that check_scanned_step accepts.
+void write_step_metadata(const ScannedStep& step, const StepParams& p, const StepTensors& tensors,
+                         const PoolSlots& slots);
 
 }  // namespace dsv4::cpu

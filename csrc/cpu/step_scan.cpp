@@ -49,8 +49,8 @@ std::string describe_columns(int64_t row, const StepRow& step_row, const StepPar
             break;
         }
     }
-    return c10::str(kStepFieldNames[kFieldPageTable + pool], " has ", p.page_columns[pool], " columns, expected at least ",
-                    needed, " (pages of row ", row, ", which has ", length, " tokens after the step)");
+    return c10::str(kStepFieldNames[kFieldPageTable + pool], " has ", p.page_columns[pool],
+                    " columns, expected at least ", needed, " (pages of row ", row, ", which has ", length, " tokens after the step)");
 }
 
 std::string describe(int32_t fault, int64_t row, const RowReader& reader, const StepParams& params) {

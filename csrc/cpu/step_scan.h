@@ -19,8 +19,8 @@ struct ScannedStep {
     int64_t positions_end[2] = {0, 0};      // greatest position of such a group, plus 1
 };
 
-// Raises ValueError for the first invalid row and when the rows bring more than p.rows.num_tokens tokens. Of `tensors` only
-// the inputs of the rows are looked at.
+// Raises ValueError for the first invalid row and when the rows bring more than p.rows.num_tokens tokens. Of `tensors`
+// only the inputs of the rows are looked at.
 ScannedStep scan_step(const char* op, const StepParams& p, const StepTensors& tensors);
 
 }  // namespace dsv4::cpu

@@ -111,12 +111,12 @@ class Tables:
         tokens = UNIT_TOKENS[pool]
         bases = [p for p in ("full", "swa") if p != pool and p in self.given]
         tables = [p for p in bases if self.plain[p].kind in ("pages", "slots")]
-        kinds = ["pages", "pages", "slots"]
+        kinds = ["pages", "slots"] * 2
         if tokens == 1:
             kinds += ["request_ring", "bank"] + ["mapped"] * bool(tables)
             kinds += ["page_ring"] * any(self.plain[p].kind in ("pages", "slots", "mapped") for p in bases)
         elif any(self.plain[p].page >= tokens for p in tables if p == "full"):
-            kinds += ["divided"]
+            kinds += ["divided"] * 3
         kind = draw(st.sampled_from(kinds))
         page, dtype, ring = (
             draw(st.sampled_from(PAGE_SIZES)),

@@ -1,6 +1,6 @@
 """One step: wrapper and fake kernel of ``torch.ops.dsv4_npu_ops.step``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 
 import torch
@@ -130,19 +130,24 @@ class ResultFields:
     """
 
     def __init__(self, paths: Mapping[str, str]) -> None:
-        self._names = tuple(paths)
-        self._tensors_of = attrgetter(*paths.values())
-        self._present: dict[tuple[int, ...], tuple[list[int], list[int]]] = {}
+        self._paths = dict(paths)
+        self._present: dict[tuple[int, ...], tuple[Callable[[object], Sequence[Tensor]], list[int]]] = {}
 
-    def take(self, result: object, tables: RequestTables) -> tuple[list[Tensor], list[int]]:
+    def take(self, result: object, tables: RequestTables) -> tuple[Sequence[Tensor], list[int]]:
         """``out`` and ``fields`` of ``fill_step``: what the pools of the tables can give of the result."""
         present = self._present.get(tables.kinds)
         if present is None:
-            places = [place for place, name in enumerate(self._names) if _gives(tables, name)]
-            present = places, [STEP_FIELDS.index(self._names[place]) for place in places]
+            names = [name for name in self._paths if _gives(tables, name)]
+            present = _tensors_at([self._paths[name] for name in names]), [STEP_FIELDS.index(name) for name in names]
             self._present[tables.kinds] = present
-        tensors = self._tensors_of(result)
-        return [tensors[place] for place in present[0]], present[1]
+        return present[0](result), present[1]
+
+
+def _tensors_at(paths: list[str]) -> Callable[[object], Sequence[Tensor]]:
+    """Attributes by their paths; one call for all of them, which only two and more can have."""
+    if len(paths) > 1:
+        return attrgetter(*paths)
+    return lambda result: [attrgetter(path)(result) for path in paths]
 
 
 def _gives(tables: RequestTables, name: str) -> bool:
