@@ -96,6 +96,19 @@ class RequestTables:
         chosen._set(kept, self.sliding_window, self.max_context_len, self.layout and self.layout.select(*pools))
         return chosen
 
+    def page_tables(self) -> tuple[list[Tensor], list[int]]:
+        """What ops that move pages take: the tables of the pools that exist, and a page size for each of the six pools, 0 for
+        one that does not exist.
+
+        Raises:
+            ValueError: a pool has no table of pages.
+        """
+        for pool, address in self.pools.items():
+            if not isinstance(address, PageTable):
+                raise ValueError(f"RequestTables.page_tables: pools[{pool!r}] is a {type(address).__name__}, expected a PageTable")
+        tables = [table for table in self.op_tables if table is not None]
+        return tables, [self.page_size_of(pool) if self.has_pool(pool) else 0 for pool in POOLS]
+
     def table(self, pool: str) -> Tensor | None:
         """The tensor of a pool's table or mapping; None where it has none."""
         return self.op_tables[POOLS.index(pool)]
