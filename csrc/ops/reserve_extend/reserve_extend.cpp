@@ -29,8 +29,8 @@ ReserveExtendArguments check_reserve_extend(at::TensorList tables, const at::Ten
 
 ReservedSlots empty_slots(at::IntArrayRef num_slots, const at::Tensor& on) {
     ReservedSlots slots;
-    for (const int64_t count : num_slots) {
-        slots.push_back(at::empty({count}, on.options()));
+    for (int32_t pool = 0; pool < kNumPools; ++pool) {
+        slots[pool] = at::empty({num_slots[pool]}, on.options());
     }
     return slots;
 }
@@ -38,7 +38,7 @@ ReservedSlots empty_slots(at::IntArrayRef num_slots, const at::Tensor& on) {
 TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {
     m.def(
         "reserve_extend(Tensor(a!)[] tables, Tensor free_pages, Tensor segments, int[] num_pages, int[] num_slots,"
-        " int[] page_sizes) -> Tensor[]");
+        " int[] page_sizes) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
 }
 
 }  // namespace dsv4

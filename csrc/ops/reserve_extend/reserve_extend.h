@@ -3,7 +3,8 @@
 #include <ATen/core/Tensor.h>
 #include <torch/library.h>
 
-#include <vector>
+#include <array>
+#include <tuple>
 
 #include "ops/reserve_extend/reserve_extend_index.h"
 #include "torch/paged_pools.h"
@@ -11,7 +12,7 @@
 namespace dsv4 {
 
 // int32 slots in table order, [num_slots[pool]] each.
-using ReservedSlots = std::vector<at::Tensor>;
+using ReservedSlots = std::array<at::Tensor, kNumPools>;
 
 struct ReserveExtendArguments {
     ReserveExtendParams params;
@@ -31,12 +32,12 @@ template <auto run>
 void register_reserve_extend(torch::Library& library) {
     library.impl("reserve_extend", [](at::TensorList tables, const at::Tensor& free_pages, const at::Tensor& segments,
                                       at::IntArrayRef num_pages, at::IntArrayRef num_slots,
-                                      at::IntArrayRef page_sizes) -> ReservedSlots {
+                                      at::IntArrayRef page_sizes) {
         const ReserveExtendArguments arguments =
             check_reserve_extend(tables, free_pages, segments, num_pages, num_slots, page_sizes);
-        ReservedSlots slots = empty_slots(num_slots, free_pages);
+        const ReservedSlots slots = empty_slots(num_slots, free_pages);
         run(arguments.params, arguments.tables, free_pages, segments, slots);
-        return slots;
+        return std::tuple_cat(slots);
     });
 }
 

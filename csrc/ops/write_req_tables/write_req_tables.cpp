@@ -34,7 +34,7 @@ c10::List<std::optional<at::Tensor>> tables_by_pool(at::TensorList tables, at::I
         const int64_t kind = addressing[pool * kAddressFields];
         TORCH_CHECK_VALUE(kind == kNoPool || kind == kPages || kind == kSlots, kOp, ": kind of pool ", kPoolNames[pool],
                           " is ", kind, ", expected 0 (not written), 1 (pages) or 2 (slots)");
-        by_pool.push_back(kind == kNoPool || next == tables.size() ? std::nullopt
+        by_pool.push_back(kind == kNoPool || next >= tables.size() ? std::nullopt
                                                                    : std::optional<at::Tensor>(tables[next]));
         next += kind != kNoPool;
     }

@@ -120,6 +120,7 @@ DSV4_HOST_DEVICE constexpr int64_t limit_of_total(int32_t total, const WriteReqT
 
 constexpr int64_t kWriteTileUnits = 3072;
 constexpr int64_t kWriteTilePages = 384;  // entries of page tables at a time; each takes a 32-byte block on its way
+constexpr uint32_t kWriteTileRuns = 128;
 constexpr int64_t kWriteChunkRows = 256;  // rows whose inputs are read at a time
 constexpr int64_t kWriteInputs = 5;       // request, start, end, starts of the state pools
 constexpr int64_t kWriteArrays = 4 + kWriteTotals;

@@ -54,5 +54,5 @@ def _(
     num_pages: Sequence[int],
     num_slots: Sequence[int],
     page_sizes: Sequence[int],
-) -> list[Tensor]:
-    return [free_pages.new_empty((slots,)) for slots in num_slots]
+) -> tuple[Tensor, ...]:
+    return tuple(free_pages.new_empty((slots,)) for slots in num_slots)
