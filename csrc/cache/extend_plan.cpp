@@ -140,7 +140,8 @@ void ExtendPlan::check_columns(int32_t pool, const ExtendRow& row, const Request
                       ", one for each column of its table (evict first, or take shorter steps)");
 }
 
-// What the step does not give slots to. Pages are whole: what lies behind a run in its last page has slots all the same.
+// What the step does not give slots to. Pages are whole: what lies behind a run in its last page has slots all the
+// same.
 void ExtendPlan::keep(int32_t pool, int64_t request, UnitRange units, const UnitRuns& owned) {
     owned.split(units, [&](UnitRange piece, bool is_owned) {
         const int64_t page_end = page_start_from(owned.last_before(piece.begin).end, geometry_.page_shift[pool]);

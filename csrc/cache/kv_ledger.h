@@ -22,8 +22,9 @@ struct Release {
 
 class KVLedger {
   public:
-    // By pool, in table order: num_pages, usable pages, -1 for a pool that does not exist; page_sizes, slots of a page; columns,
-    // entries in a row of the page table. maps_full_to_swa: calls also say what changes in the full-to-swa mapping.
+    // By pool, in table order: num_pages, usable pages, -1 for a pool that does not exist; page_sizes, slots of a page;
+    // columns, entries in a row of the page table. maps_full_to_swa: calls also say what changes in the full-to-swa
+    // mapping.
     KVLedger(const IntList& num_pages, const IntList& page_sizes, const IntList& columns, int64_t sliding_window,
              int64_t max_requests, int64_t max_context_len, bool maps_full_to_swa);
 

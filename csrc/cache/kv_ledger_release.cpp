@@ -256,8 +256,8 @@ int64_t KVLedger::release_to_front(Release& release, const JournalEntry& entry, 
             leave_pages(entry.pool, entry.request, piece, [&](UnitRange units, bool freed) {
                 TORCH_INTERNAL_ASSERT(freed, "a page outlives the backup after which it was taken");
                 append_release(release, entry.pool, entry.request, units, ring_position, false);
-                ring_position =
-                    ring_entry(ring_position, pages_starting_in(units, geometry_.page_shift[entry.pool]), capacity_pages);
+                const int64_t pages = pages_starting_in(units, geometry_.page_shift[entry.pool]);
+                ring_position = ring_entry(ring_position, pages, capacity_pages);
             });
         }
     });

@@ -1,6 +1,6 @@
-// Work lists that the host's ledger hands to the allocation ops: one segment is an interval of one request in one pool, of units
-// where slots are reported, of pages where only pages change hands. All are 8 int32, the rows of an int32 tensor [S, 8], 32
-// bytes: the unit in which the device copies.
+// Work lists that the host's ledger hands to the allocation ops: one segment is an interval of one request in one pool,
+// of units where slots are reported, of pages where only pages change hands. All are 8 int32, the rows of an int32
+// tensor [S, 8], 32 bytes: the unit in which the device copies.
 //
 // The free pages of a pool are a ring of int32 page ids on the device, as long as the pool has usable pages; the host
 // knows the position of the first free page and how many there are, the device only the ids.
@@ -9,8 +9,8 @@
 #include "common/launch_plan.h"
 #include "common/pools.h"
 
-// The page tables of all pools and their rings of free pages, as the allocation ops take them. Arrays are in table order; their
-// length is a number because launch stubs repeat the struct outside its namespace.
+// The page tables of all pools and their rings of free pages, as the allocation ops take them. Arrays are in table
+// order; their length is a number because launch stubs repeat the struct outside its namespace.
 struct PagedPools {
     int64_t row_elems[6];   // stride between two rows of a page table
     int32_t columns[6];     // entries in a row of a page table; 0: the pool does not exist
@@ -91,15 +91,15 @@ constexpr int32_t kMapNothing = 0;
 // The entries become the units' swa slots.
 constexpr int32_t kMapTable = 1;
 
-// Blocks for a list: one for every `block_segments` segments or 2048 units or pages, whichever is more. num_items: of all
-// segments; 0 where the host does not know it.
+// Blocks for a list: one for every `block_segments` segments or 2048 units or pages, whichever is more. num_items: of
+// all segments; 0 where the host does not know it.
 DSV4_HOST_DEVICE constexpr int64_t segment_blocks(int64_t num_segments, int64_t block_segments, int64_t num_items,
                                                   int64_t cores) {
     return max_of(blocks_for(num_segments, block_segments, cores), blocks_for(num_items, 2048, cores));
 }
 
-// Requests that take over the same pages do so in turns of this many, so that a core that writes to many rows reads the entries
-// once.
+// Requests that take over the same pages do so in turns of this many, so that a core that writes to many rows reads the
+// entries once.
 constexpr int64_t kShareTurnPages = 1024;
 
 // Entries of all rings together.

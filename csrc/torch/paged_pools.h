@@ -9,7 +9,8 @@
 
 namespace dsv4 {
 
-// int32 [max_requests, columns] in table order. A pool that does not exist has another tensor in its place, which is never used.
+// int32 [max_requests, columns] in table order. A pool that does not exist has another tensor in its place, which is
+// never used.
 using PageTables = std::array<at::Tensor, kNumPools>;
 
 namespace check {
@@ -33,14 +34,14 @@ struct PagedArguments {
     PageTables tables;
 };
 
-// Checks what the ops that move pages have in common. tables: of the pools that exist, in table order; page_sizes: six, 0 for a
-// pool that does not exist; free_pages: int32, the rings of all pools one after another, num_pages[pool] entries each. Raises
-// ValueError.
+// Checks what the ops that move pages have in common. tables: of the pools that exist, in table order; page_sizes: six,
+// 0 for a pool that does not exist; free_pages: int32, the rings of all pools one after another, num_pages[pool]
+// entries each. Raises ValueError.
 PagedArguments check_paged_pools(const char* op, at::TensorList tables, at::IntArrayRef page_sizes,
                                  const at::Tensor& free_pages, at::IntArrayRef num_pages);
 
-// int32 [requests, columns] of one pool on the device of `on`, rows apart from each other. Returns the distance between two rows in
-// elements.
+// int32 [requests, columns] of one pool on the device of `on`, rows apart from each other. Returns the distance between
+// two rows in elements.
 int64_t check_page_table(const char* op, const char* name, const at::Tensor& table, const char* on_name,
                          const at::Tensor& on);
 

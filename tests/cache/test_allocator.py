@@ -243,7 +243,7 @@ def test_request_tables_of_a_million_tokens():
 
 def test_page_sizes_by_pool():
     sizes = {"full": 4, "swa": 8, "c4": 2, "c128": 1, "c4_state": 1, "c128_state": 16}
-    alloc, tables = make(page_size=sizes, pages=300, max_context_len=300)
+    alloc, _ = make(page_size=sizes, pages=300, max_context_len=300)
     loc = alloc.alloc_extend([0, 1], [0, 0], [9, 130])
     assert loc.out_full_loc[:9].tolist() == [4, 5, 6, 7, 8, 9, 10, 11, 12]
     assert loc.out_swa_loc[:9].tolist() == list(range(8, 17))
@@ -260,7 +260,8 @@ def test_pages_of_a_ring_stand_in_columns_of_their_own():
     assert tables.table("swa")[0].tolist() == [1, 2, 3]
     before = state_of(alloc, tables)
     with pytest.raises(
-        ValueError, match=r"seq_lens\[0\] is 49 for request 0, which then has pages \[0, 4\) of pool swa, expected at most 3"
+        ValueError,
+        match=r"seq_lens\[0\] is 49 for request 0, which then has pages \[0, 4\) of pool swa, expected at most 3",
     ):
         alloc.reserve_extend([0], [40], [49])
     assert state_of(alloc, tables) == before

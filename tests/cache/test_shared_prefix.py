@@ -109,7 +109,8 @@ def test_the_start_is_the_largest_for_any_prefix():
     def startable(length):
         units = {pool: range(needed(pool, length), length) for pool in WINDOWED}
         return all(
-            all(slots_of(tables, pool, 0)[unit] and unit not in skipped[pool] for unit in units[pool]) for pool in WINDOWED
+            all(slots_of(tables, pool, 0)[unit] and unit not in skipped[pool] for unit in units[pool])
+            for pool in WINDOWED
         )
 
     starts = [length for length in range(301) if startable(length)]

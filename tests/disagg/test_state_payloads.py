@@ -9,7 +9,7 @@ from reference import state_payloads as reference
 
 from dsv4_npu_ops import KVAllocator, KVLayout, RequestTables
 from dsv4_npu_ops.disagg import StateType, state_payloads
-from dsv4_npu_ops.layout import PageTable
+from dsv4_npu_ops.layout import PageTable, SlotTable
 
 
 def prefilled(page_size, window, length, chunk, occupied=0, ring_columns=None):
@@ -142,3 +142,9 @@ def test_an_evicted_page_is_not_sent_as_the_reserved_one():
     with pytest.raises(ValueError, match="has no page in pool"):
         state_payloads(tables, 1, 300)
     assert torch.count_nonzero(tables.table("swa")[1, :4]) == 0
+
+
+def test_tables_of_slots_have_no_pages_to_list():
+    tables = RequestTables.of({"swa": SlotTable(torch.ones(2, 50, dtype=torch.int32), 4)}, max_context_len=50)
+    with pytest.raises(ValueError, match=r"pools\['swa'\] is a SlotTable, expected a PageTable"):
+        state_payloads(tables, 1, 50)

@@ -111,7 +111,10 @@ BAD_SEGMENTS = [
     ((1, 4, 4, 1), "expected a non-empty interval of units that the tables have columns for"),
     ((1, 0, 25, 1), "expected a non-empty interval of units that the tables have columns for"),
     ((1, 0, 8, 2), "expected source 0 (nothing) or 1 (the swa table)"),
-    ((2, 0, 24, 1), "page 2 of request 2 in pool full is 0, expected a page that the request owns, with all slots below 80"),
+    (
+        (2, 0, 24, 1),
+        "page 2 of request 2 in pool full is 0, expected a page that the request owns, with all slots below 80",
+    ),
     ((1, 8, 9, 1), "page 1 of request 1 in pool full is -1, expected a page"),
     ((1, 16, 17, 0), "page 2 of request 1 in pool full is 10, expected a page that the request owns"),
 ]

@@ -182,7 +182,5 @@ def test_bad_arguments(bad, message):
 def test_opcheck():
     tables, _, free_pages = make("cpu")
     segments = work_list([[0, 2, 0, 8, 0, -1, 0], [0, 2, 8, 9, 0, 3, 0]], "cpu")
-    page_tables, page_sizes = tables.page_tables()
-    opcheck(
-        torch.ops.dsv4_npu_ops.share_pages.default, (page_tables, free_pages, segments, NUM_PAGES, 1, page_sizes)
-    )
+    page_tables, page_sizes = tables.page_tables
+    opcheck(torch.ops.dsv4_npu_ops.share_pages.default, (page_tables, free_pages, segments, NUM_PAGES, 1, page_sizes))

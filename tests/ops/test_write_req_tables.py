@@ -271,7 +271,10 @@ BAD_TABLES = [
     (SlotTable(torch.zeros(4, 300).int().t().contiguous().t(), 16), "table of pool swa has strides [1, 4]"),
     (SlotTable(torch.zeros(4, 299, dtype=torch.int32), 16), "table of pool swa has 299 columns for 299 units"),
     (SlotTable(torch.zeros(300, dtype=torch.int32), 16), "table of pool swa has shape [300], expected 2 dimensions"),
-    (SlotTable(torch.zeros(1, 300).int().expand(4, 300), 16), "table of pool swa has strides [0, 1], expected rows that"),
+    (
+        SlotTable(torch.zeros(1, 300).int().expand(4, 300), 16),
+        "table of pool swa has strides [0, 1], expected rows that",
+    ),
 ]
 
 

@@ -23,15 +23,15 @@ class Request:
         self.serial = serial
         self.length = 0
         self.pages = {pool: {} for pool in POOLS}  # page index -> page id
-        self.units = {pool: set() for pool in POOLS}  # those that were given slots; others in their pages have some, too
+        self.units = {pool: set() for pool in POOLS}  # given slots; others in their pages have some too
         self.received = {pool: set() for pool in POOLS}  # page indices that another request took
         self.gone = dict.fromkeys(POOLS, 0)  # units before this one were evicted
         self.left_out = range(0)  # by swa tails, and what lies between several
 
 
 class AllocatorModel:
-    """num_pages: dict pool -> usable pages; a pool without an entry does not exist. page_size: dict pool -> slots of a page;
-    ring_columns: dict pool -> columns, of some windowed pools."""
+    """By pool, num_pages: usable pages, and a pool without an entry does not exist; page_size: slots of a page; ring_columns:
+    columns of some windowed pools."""
 
     def __init__(self, page_size, window, max_requests, max_context_len, num_pages, ring_columns):
         self.page_size = page_size

@@ -1,4 +1,4 @@
-"""Plain-Python oracles of the ops that carry out the allocator's decisions, on lists: tables of pages, rings of page ids."""
+"""Plain-Python oracles of the ops that carry out the allocator's decisions, on lists of page ids."""
 
 KEEP, JOIN, TAKE, NONE = 0, 1, 2, 3
 

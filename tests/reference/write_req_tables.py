@@ -6,8 +6,8 @@ TOKENS_PER_UNIT = (1, 1, 4, 128, 1, 1)
 def write_req_tables(tables, page_sizes, requests, starts, ends, locs, state_starts):
     """Writes into `tables`, six lists of rows in table order, None for a pool that is not written.
 
-    page_sizes: by pool, of a table of pages; None for a table of slots. locs: six flat lists of slots; state_starts: two
-    lists, or None.
+    page_sizes: by pool, of a table of pages; None for a table of slots. locs: six flat lists of slots; state_starts:
+    two lists, or None.
     """
     for pool, (rows, size, loc) in enumerate(zip(tables, page_sizes, locs, strict=True)):
         if rows is None:

@@ -51,12 +51,12 @@ DSV4_HOST_DEVICE constexpr int64_t swa_entry_elems(const MapSegment& s, int64_t 
     return s.request * p.swa_row_elems + page_column(page_of(unit, p.page_shift), p.swa_columns);
 }
 
-// What a device works on at a time: batches of tiles of one segment, each a part of a page or several whole pages whose ids lie
-// next to each other in both tables, as many as fit.
+// What a device works on at a time: batches of tiles of one segment, each a part of a page or several whole pages whose
+// ids lie next to each other in both tables, as many as fit.
 constexpr int32_t kMapTileUnits = 4096;
 constexpr int32_t kMapTilePages = 512;
 constexpr uint32_t kMapBatchTiles = 64;
-constexpr int64_t kMapPitchUnits = kUbBlockBytes / 4;  // each page, and the ids of each tile, start at a 32-byte boundary
+constexpr int64_t kMapPitchUnits = kUbBlockBytes / 4;  // each page, and the ids of each tile, start at a block
 
 struct MapTile {
     int32_t pages;

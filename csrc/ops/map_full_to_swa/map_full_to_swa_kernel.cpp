@@ -11,8 +11,8 @@ using AscendC::HardEvent;
 using AscendC::TBuf;
 using AscendC::TPosition;
 
-// A block takes an equal share of all units and works on a batch of tiles at a time: MTE2 brings the page ids of both tables, V
-// makes swa slots and widens them, MTE3 writes each page to where its full slots lie in the mapping.
+// A block takes an equal share of all units and works on a batch of tiles at a time: MTE2 brings the page ids of both
+// tables, V makes swa slots and widens them, MTE3 writes each page to where its full slots lie in the mapping.
 class MapFullToSwa {
  public:
     __aicore__ inline MapFullToSwa(AscendC::TPipe* pipe, GM_ADDR full_table, GM_ADDR swa_table, GM_ADDR segments,
@@ -95,9 +95,9 @@ class MapFullToSwa {
             const Piece& piece = pieces_[i];
             const MapSegment& s = piece.segment;
             const uint32_t pages = static_cast<uint32_t>(piece.tile.pages);
-            load(full_pages_[piece.ids], full_table_[static_cast<uint64_t>(full_entry_elems(s, piece.begin, p_))], pages);
+            load(full_pages_[piece.ids], full_table_[full_entry_elems(s, piece.begin, p_)], pages);
             if (s.source == kMapTable) {
-                load(swa_pages_[piece.ids], swa_table_[static_cast<uint64_t>(swa_entry_elems(s, piece.begin, p_))], pages);
+                load(swa_pages_[piece.ids], swa_table_[swa_entry_elems(s, piece.begin, p_)], pages);
             }
         }
         order<HardEvent::MTE2_S>();
@@ -124,13 +124,13 @@ class MapFullToSwa {
     // A token whose page the swa table does not hold has no swa slot.
     __aicore__ inline void make_swa_slots(const Piece& piece) {
         for (int32_t page = 0; page < piece.tile.pages; ++page) {
-            const LocalTensor<int32_t> slots = swa_slots_[piece.area + static_cast<uint32_t>(page * piece.tile.pitch_units)];
+            const uint32_t area = piece.area + static_cast<uint32_t>(page * piece.tile.pitch_units);
             const int64_t id = swa_pages_.GetValue(piece.ids + static_cast<uint32_t>(page));
             if (id > 0) {
                 const int64_t first = slot_of(id, piece.begin + page * piece.tile.page_units, p_.page_shift);
-                AscendC::Adds(slots, iota_, static_cast<int32_t>(first), piece.tile.page_units);
+                AscendC::Adds(swa_slots_[area], iota_, static_cast<int32_t>(first), piece.tile.page_units);
             } else {
-                AscendC::Duplicate(slots, int32_t{0}, piece.tile.page_units);
+                AscendC::Duplicate(swa_slots_[area], int32_t{0}, piece.tile.page_units);
             }
         }
     }

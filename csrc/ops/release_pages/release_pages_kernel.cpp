@@ -11,8 +11,8 @@ using AscendC::HardEvent;
 using AscendC::TBuf;
 using AscendC::TPosition;
 
-// A block takes an equal share of all pages, cuts it into pieces of one segment each and works on a batch of pieces at a time: MTE2
-// fetches the page ids that are given back, MTE3 writes them to the rings and clears the entries.
+// A block takes an equal share of all pages, cuts it into pieces of one segment each and works on a batch of pieces at
+// a time: MTE2 fetches the page ids that are given back, MTE3 writes them to the rings and clears the entries.
 class ReleasePages {
  public:
     __aicore__ inline ReleasePages(AscendC::TPipe* pipe, const PoolAddresses& tables, GM_ADDR free_pages,

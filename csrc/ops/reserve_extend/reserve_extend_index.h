@@ -85,8 +85,9 @@ constexpr int32_t kReservePieceUnits = 1024;
 constexpr uint32_t kReserveBatchUnits = 8192;
 constexpr uint32_t kReserveBatchPieces = 64;
 
-// Units of [begin, end) that a device takes as one piece: their page ids lie next to each other wherever they are read and
-// written. The block that has the first unit of a taken page writes its entry, so that what lies before it is a piece of its own.
+// Units of [begin, end) that a device takes as one piece: their page ids lie next to each other wherever they are read
+// and written. The block that has the first unit of a taken page writes its entry, so that what lies before it is a
+// piece of its own.
 DSV4_HOST_DEVICE constexpr int32_t piece_units(const ReserveSegment& s, int64_t begin, int64_t end,
                                                const PagedPools& p) {
     int64_t units = min_of<int64_t>(kReservePieceUnits, end - begin);

@@ -12,9 +12,9 @@ using AscendC::HardEvent;
 using AscendC::TBuf;
 using AscendC::TPosition;
 
-// A block takes an equal share of all units, cuts it into pieces of one segment each and works on a batch of pieces at a
-// time: MTE2 fetches the page ids of the pieces, from the tables or from the rings, V makes slots of them, MTE3 writes each piece
-// to its output and the pages that were taken to their tables.
+// A block takes an equal share of all units, cuts it into pieces of one segment each and works on a batch of pieces at
+// a time: MTE2 fetches the page ids of the pieces, from the tables or from the rings, V makes slots of them, MTE3
+// writes each piece to its output and the pages that were taken to their tables.
 class ReserveExtend {
  public:
     __aicore__ inline ReserveExtend(AscendC::TPipe* pipe, const PoolAddresses& tables, GM_ADDR free_pages,

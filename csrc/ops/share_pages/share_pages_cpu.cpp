@@ -6,7 +6,8 @@ namespace {
 
 constexpr const char* kExpected[] = {"", "a pool that exists, 0 <= pool < 6", "two different rows of the page tables",
                                      "a non-empty interval of pages that the table has columns for",
-                                     "ring position -1, or one page, a position in the ring and an entry of the lists of pages"};
+                                     "ring position -1, or one page, a position in the ring and an entry of the lists of "
+                                     "pages"};
 
 // tables: [max_requests, row_elems] of each pool; pages: [num_copies].
 struct SharePointers {

@@ -11,14 +11,18 @@ using AscendC::HardEvent;
 using AscendC::TBuf;
 using AscendC::TPosition;
 
-// A block takes an equal share of all pages, a piece of one segment at a time: ids of shared pages go from one row of a table to
-// another, or to several rows that follow each other in the list; the page of a copy comes from the ring, and both are listed.
+// A block takes an equal share of all pages, a piece of one segment at a time: ids of shared pages go from one row of a
+// table to another, or to several rows that follow each other in the list; the page of a copy comes from the ring, and
+// both are listed.
 class SharePages {
  public:
     __aicore__ inline SharePages(AscendC::TPipe* pipe, const PoolAddresses& tables, GM_ADDR free_pages,
                                  GM_ADDR segments, GM_ADDR source_pages, GM_ADDR destination_pages,
                                  GM_ADDR error_lanes, const SharePagesParams& p)
-        : p_(p), tables_(tables), cursor_(pipe, segments, p.num_segments), errors_(pipe, error_lanes, kErrorOpSharePages) {
+        : p_(p),
+          tables_(tables),
+          cursor_(pipe, segments, p.num_segments),
+          errors_(pipe, error_lanes, kErrorOpSharePages) {
         free_pages_ = global<int32_t>(free_pages, static_cast<uint64_t>(ring_entries(p.pools)));
         source_pages_ = global<int32_t>(source_pages, static_cast<uint64_t>(p.num_copies));
         destination_pages_ = global<int32_t>(destination_pages, static_cast<uint64_t>(p.num_copies));

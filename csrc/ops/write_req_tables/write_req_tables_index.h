@@ -1,5 +1,5 @@
-// Scattering flat slots into tables of slots or of pages: parameters and index arithmetic, shared by the CPU loops and the
-// device kernel.
+// Scattering flat slots into tables of slots or of pages: parameters and index arithmetic, shared by the CPU loops and
+// the device kernel.
 #pragma once
 
 #include "common/pool_address.h"
@@ -59,7 +59,8 @@ DSV4_HOST_DEVICE constexpr int64_t write_units(const WriteRow& row, int32_t pool
     return is_written(pool, p) ? write_end(row, pool) - write_begin(row, pool) : 0;
 }
 
-// Whether the table has a column for everything that the row writes. A row of a windowed pool's page table may be a ring.
+// Whether the table has a column for everything that the row writes. A row of a windowed pool's page table may be a
+// ring.
 DSV4_HOST_DEVICE constexpr bool has_write_columns(const WriteRow& row, int32_t pool, const WriteReqTablesParams& p) {
     const PoolAddress& a = p.pools[pool];
     if (a.kind != kPages || !is_windowed_pool(pool)) {

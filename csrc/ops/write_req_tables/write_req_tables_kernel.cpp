@@ -19,9 +19,10 @@ struct WriteInputs {
     GM_ADDR c128_state_starts;
 };
 
-// Every block sums the rows' units up, then takes an equal share of each pool's flat slots. Into a table of slots: MTE2 fetches a
-// tile of them, each row's piece at an address of its own, V replaces negative slots, MTE3 writes each piece to its table row. Into
-// a table of pages: the same for the first slot of each page in the share, which V turns into the page.
+// Every block sums the rows' units up, then takes an equal share of each pool's flat slots. Into a table of slots: MTE2
+// fetches a tile of them, each row's piece at an address of its own, V replaces negative slots, MTE3 writes each piece
+// to its table row. Into a table of pages: the same for the first slot of each page in the share, which V turns into
+// the page.
 class WriteReqTables {
   public:
     __aicore__ inline WriteReqTables(AscendC::TPipe* pipe, const PoolAddresses& tables, const WriteInputs& inputs,
@@ -168,7 +169,8 @@ class WriteReqTables {
         }
     }
 
-    // Pages whose first slots in the flat list lie at equal distances: their entries lie next to each other in the table.
+    // Pages whose first slots in the flat list lie at equal distances: their entries lie next to each other in the
+    // table.
     struct PageRun {
         int64_t entry;  // of the flat slots: the first page's
         int64_t table_elems;
@@ -189,8 +191,8 @@ class WriteReqTables {
         flush_runs(pool);
     }
 
-    // The row's first unit in a page decides, so that what lies before the first whole page of a piece is its own only at the
-    // start of the row.
+    // The row's first unit in a page decides, so that what lies before the first whole page of a piece is its own only
+    // at the start of the row.
     __aicore__ inline void collect_pages(int32_t pool, const Piece& piece) {
         const PoolAddress& a = p_.pools[pool];
         const int64_t begin = first_unit(pool, piece.row) + piece.offset;
@@ -201,8 +203,8 @@ class WriteReqTables {
         }
         for (int64_t unit = aligned; unit < end;) {
             const int64_t page = page_of(unit, a.page_shift);
-            const int64_t in_row = min_of<int64_t>(pages_for(end - unit, a.page_shift), a.columns - page_column(page, a));
-            const int64_t pages = min_of<int64_t>(in_row, kWriteTilePages);
+            const int64_t columns = min_of<int64_t>(kWriteTilePages, a.columns - page_column(page, a));
+            const int64_t pages = min_of(pages_for(end - unit, a.page_shift), columns);
             add_run(pool, piece, begin, unit, static_cast<uint32_t>(pages));
             unit += pages << a.page_shift;
         }
@@ -259,14 +261,13 @@ class WriteReqTables {
     __aicore__ inline void store_entries(int32_t pool, int64_t at_elems, uint32_t area, uint32_t rows,
                                          uint32_t row_elems) {
         const PoolAddress& a = p_.pools[pool];
+        const GM_ADDR table = tables_.address[pool];
         const uint64_t elems = static_cast<uint64_t>(p_.max_requests * a.row_elems);
         const uint32_t pitch = round_up<uint32_t>(row_elems, kLane);
         if (a.is_int64 != 0) {
-            store_rows(global<int64_t>(tables_.address[pool], elems)[static_cast<uint64_t>(at_elems)], wide_[area], rows,
-                       row_elems, pitch);
+            store_rows(global<int64_t>(table, elems)[static_cast<uint64_t>(at_elems)], wide_[area], rows, row_elems, pitch);
         } else {
-            store_rows(global<int32_t>(tables_.address[pool], elems)[static_cast<uint64_t>(at_elems)], tile_[area], rows,
-                       row_elems, pitch);
+            store_rows(global<int32_t>(table, elems)[static_cast<uint64_t>(at_elems)], tile_[area], rows, row_elems, pitch);
         }
     }
 

@@ -14,7 +14,8 @@ void launch_write_req_tables(const WriteReqTablesParams& p, const WriteTensors& 
     if (p.num_rows == 0) {
         return;
     }
-    // The kernel does not use the table of a pool that is not written, and without starts of their own not the last two.
+    // The kernel does not use the table of a pool that is not written, and without starts of their own not the last
+    // two.
     const auto table = [&](int32_t pool) { return is_written(pool, p) ? tensors.tables[pool] : tensors.starts; };
     const std::array memory{table(kFull),
                             table(kSwa),
@@ -34,7 +35,8 @@ void launch_write_req_tables(const WriteReqTablesParams& p, const WriteTensors& 
                             tensors.loc[kC4State],
                             tensors.loc[kC128State]};
     npu::launch_on(kOp, memory, write_blocks(p, npu::vector_cores(tensors.starts)),
-                   [p = p, errors = npu::error_lanes(tensors.starts)](uint32_t blocks, void* stream, auto... at) mutable {
+                   [p = p, errors = npu::error_lanes(tensors.starts)](uint32_t blocks, void* stream,
+                                                                      auto... at) mutable {
                        return ACLRT_LAUNCH_KERNEL(write_req_tables)(blocks, stream, at..., errors, &p);
                    });
 }

@@ -45,7 +45,7 @@ def state_payloads(
 
     Source: docs/spec.md, prefill-decode disaggregation.
     """
-    page_tables, page_sizes = tables.page_tables()
+    page_tables, page_sizes = tables.page_tables
     max_requests = page_tables[0].shape[0] if page_tables else 0
     if not 0 <= request < max_requests:
         raise ValueError(f"state_payloads: request is {request}, expected 0 to {max_requests - 1}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
 from torch import Tensor, zeros
 from torch import int32 as torch_int32
@@ -96,16 +97,18 @@ class RequestTables:
         chosen._set(kept, self.sliding_window, self.max_context_len, self.layout and self.layout.select(*pools))
         return chosen
 
+    @cached_property
     def page_tables(self) -> tuple[list[Tensor], list[int]]:
-        """What ops that move pages take: the tables of the pools that exist, and a page size for each of the six pools, 0 for
-        one that does not exist.
+        """What ops that move pages take: the tables of the pools that exist, and a page size for each of the six pools,
+        0 for one that does not exist.
 
         Raises:
             ValueError: a pool has no table of pages.
         """
         for pool, address in self.pools.items():
             if not isinstance(address, PageTable):
-                raise ValueError(f"RequestTables.page_tables: pools[{pool!r}] is a {type(address).__name__}, expected a PageTable")
+                kind = type(address).__name__
+                raise ValueError(f"RequestTables.page_tables: pools[{pool!r}] is a {kind}, expected a PageTable")
         tables = [table for table in self.op_tables if table is not None]
         return tables, [self.page_size_of(pool) if self.has_pool(pool) else 0 for pool in POOLS]
 

@@ -31,7 +31,7 @@ def release_pages(
 
     Source: docs/spec.md, allocation.
     """
-    page_tables, page_sizes = tables.page_tables()
+    page_tables, page_sizes = tables.page_tables
     torch.ops.dsv4_npu_ops.release_pages(page_tables, free_pages, segments, num_pages, page_sizes, num_items)
 
 

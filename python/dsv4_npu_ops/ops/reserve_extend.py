@@ -40,7 +40,7 @@ def reserve_extend(
 
     Source: docs/spec.md, allocation.
     """
-    page_tables, page_sizes = tables.page_tables()
+    page_tables, page_sizes = tables.page_tables
     return OutCacheLoc(
         *torch.ops.dsv4_npu_ops.reserve_extend(page_tables, free_pages, segments, num_pages, num_slots, page_sizes)
     )

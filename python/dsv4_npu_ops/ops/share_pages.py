@@ -42,7 +42,7 @@ def share_pages(
 
     Source: docs/spec.md, shared prefixes.
     """
-    page_tables, page_sizes = tables.page_tables()
+    page_tables, page_sizes = tables.page_tables
     return torch.ops.dsv4_npu_ops.share_pages(
         page_tables, free_pages, segments, num_pages, num_copies, page_sizes, num_items
     )

@@ -22,12 +22,12 @@ def write_req_tables(
 ) -> None:
     """Writes flat slots into the request tables of all pools in one launch, for engines with an allocator of their own.
 
-    Row i gets the units ``[starts[i] // u, ends[i] // u)`` of every pool that has a table; nothing else is touched. A table
-    of slots takes the slots themselves, a table of pages for each page touched the page of the row's first slot in it,
-    in a ring of columns at its column. Pools whose places a rule says have nothing to write. The slots of a pool are
-    flat, row after row. A row with ``starts[i] == ends[i]`` is padding: it has no slots in any pool, and its request
-    index is not looked at. A request may be named by several rows whose intervals do not overlap, and of which no two
-    lie in one page that is new.
+    Row i gets the units ``[starts[i] // u, ends[i] // u)`` of every pool that has a table; nothing else is touched. A
+    table of slots takes the slots themselves, a table of pages for each page touched the page of the row's first slot
+    in it, in a ring of columns at its column. Pools whose places a rule says have nothing to write. The slots of a pool
+    are flat, row after row. A row with ``starts[i] == ends[i]`` is padding: it has no slots in any pool, and its
+    request index is not looked at. A request may be named by several rows whose intervals do not overlap and, in tables
+    of pages, do not touch one page.
 
     Args:
         tables: ours, or an engine's; its tables of slots and of pages are written.
