@@ -89,7 +89,7 @@ def test_a_prefix_whose_window_is_gone_starts_earlier():
 
 
 def test_the_start_is_the_largest_for_any_prefix():
-    """Against the definition: window and states of the start, in whole pages, are there and no chunk has skipped them."""
+    """Against the definition: window and states of the start, in whole pages, are there and were not skipped."""
     alloc, tables = make(page_size=16, window=16, max_context_len=512, pages=40)
     alloc.alloc_extend([0], [0], [70])
     alloc.alloc_extend([0], [70], [150])

@@ -66,7 +66,7 @@ page_size_lists = st.lists(st.sampled_from([1, 2, 8, 64]), min_size=6, max_size=
 
 
 def draw_pages(draw, page_sizes):
-    """(pool, request, first page, page after the last): intervals of whole pages, no more than a row has columns for."""
+    """(pool, request, first page, page after the last): intervals of pages, no more than a row has columns for."""
     intervals = []
     for pool, size in enumerate(page_sizes):
         for request in range(REQUESTS):

@@ -54,7 +54,7 @@ def table_kinds(draw):
 
 @st.composite
 def writes(draw, kinds):
-    """(requests, starts, ends, state starts or None). Several rows may name one request, unless they may meet in a page."""
+    """(requests, starts, ends, state starts or None). Several rows name one request unless they may meet in a page."""
     most_cuts = 4 if all(kind == "slots" for kind, *_ in kinds.values()) else 2
     rows = []
     for request in draw(st.permutations(range(4))):

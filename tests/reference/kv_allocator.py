@@ -1,4 +1,4 @@
-"""Plain-Python model of the paged allocator: page ids in lists, tables made of what requests own, backups as snapshots."""
+"""Plain-Python model of the paged allocator: page ids in lists, tables from what requests own, backups as snapshots."""
 
 POOLS = ("full", "swa", "c4", "c128", "c4_state", "c128_state")
 WINDOWED = ("swa", "c4_state", "c128_state")
@@ -30,8 +30,8 @@ class Request:
 
 
 class AllocatorModel:
-    """By pool, num_pages: usable pages, and a pool without an entry does not exist; page_size: slots of a page; ring_columns:
-    columns of some windowed pools."""
+    """By pool, num_pages: usable pages, and a pool without an entry does not exist; page_size: slots of a page;
+    ring_columns: columns of some windowed pools."""
 
     def __init__(self, page_size, window, max_requests, max_context_len, num_pages, ring_columns):
         self.page_size = page_size

@@ -58,7 +58,7 @@ DSV4_HOST_DEVICE constexpr int64_t copy_page_elems(const ShareSegment& s, const 
 constexpr int32_t kSharePiecePages = 8192;
 
 DSV4_HOST_DEVICE constexpr int64_t share_pages_blocks(const SharePagesParams& p, int64_t cores) {
-    return segment_blocks(p.num_segments, 8, p.num_items, cores);
+    return segment_blocks(p.num_segments, 32, p.num_items, cores);
 }
 
 }  // namespace dsv4

@@ -261,7 +261,7 @@ class WriteReqTables {
     __aicore__ inline void store_entries(int32_t pool, int64_t at_elems, uint32_t area, uint32_t rows,
                                          uint32_t row_elems) {
         const PoolAddress& a = p_.pools[pool];
-        const GM_ADDR table = tables_.address[pool];
+        GM_ADDR table = tables_.address[pool];
         const uint64_t elems = static_cast<uint64_t>(p_.max_requests * a.row_elems);
         const uint32_t pitch = round_up<uint32_t>(row_elems, kLane);
         if (a.is_int64 != 0) {
