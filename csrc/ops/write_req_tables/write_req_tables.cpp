@@ -3,6 +3,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "torch/check.h"
 #include "torch/pool_addresses.h"
@@ -67,10 +68,17 @@ WriteReqTablesParams check_write_req_tables(at::TensorList tables, at::IntArrayR
     PoolAddresses addresses = check_pool_addresses(kOp, tables_by_pool(tables, addressing), addressing,
                                                    "req_pool_indices", requests, max_context_len);
     TORCH_CHECK_VALUE(loc.size() == kNumPools, kOp, ": loc has ", loc.size(), " entries, expected ", kNumPools);
+    p.max_end = std::numeric_limits<int32_t>::max();
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
         p.pools[pool] = addresses.pools[pool];
         if (is_written(pool, p)) {
             check_rows_apart(pool, addresses.tables[pool]);
+            const int64_t units = units_in_table(p.pools[pool]);
+            if (units < units_in(max_context_len, pool)) {
+                p.rings |= 1 << pool;
+            } else {
+                p.max_end = std::min(p.max_end, units * tokens_per_unit(pool) + tokens_per_unit(pool) - 1);
+            }
         }
         check::dim(kOp, kLocNames[pool], loc[pool], 1);
         check::dtype(kOp, kLocNames[pool], loc[pool], {at::kInt});

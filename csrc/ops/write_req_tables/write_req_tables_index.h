@@ -10,6 +10,7 @@ struct WriteReqTablesParams {
     PoolAddress pools[6];      // dsv4::kPages and dsv4::kSlots are written, others left alone
     int64_t loc_elems[6];      // entries of the pool's flat slots
     int64_t max_requests;      // rows that every table has
+    int64_t max_end;           // raw tokens that every table has room for, rings of columns aside
     int64_t num_rows;          // B: rows, padding rows included
     int32_t request_is_int64;  // req_pool_indices is int32 otherwise; likewise the next four
     int32_t start_is_int64;
@@ -17,6 +18,8 @@ struct WriteReqTablesParams {
     int32_t c4_state_start_is_int64;
     int32_t c128_state_start_is_int64;
     int32_t has_state_starts;  // the state pools start at their own positions
+    int32_t rings;             // bit pool: its table is a ring of columns
+    int32_t reserved;          // keeps the struct free of padding
 };
 
 namespace dsv4 {
@@ -59,13 +62,9 @@ DSV4_HOST_DEVICE constexpr int64_t write_units(const WriteRow& row, int32_t pool
     return is_written(pool, p) ? write_end(row, pool) - write_begin(row, pool) : 0;
 }
 
-// Whether the table has a column for everything that the row writes. A row of a windowed pool's page table may be a
-// ring.
-DSV4_HOST_DEVICE constexpr bool has_write_columns(const WriteRow& row, int32_t pool, const WriteReqTablesParams& p) {
+// Whether the ring of a pool has a column for each page that the row touches.
+DSV4_HOST_DEVICE constexpr bool fits_ring(const WriteRow& row, int32_t pool, const WriteReqTablesParams& p) {
     const PoolAddress& a = p.pools[pool];
-    if (a.kind != kPages || !is_windowed_pool(pool)) {
-        return write_end(row, pool) <= units_in_table(a);
-    }
     return pages_for(write_end(row, pool), a.page_shift) - page_of(write_begin(row, pool), a.page_shift) <= a.columns;
 }
 
@@ -82,8 +81,11 @@ DSV4_HOST_DEVICE constexpr int32_t write_row_fault(const WriteRow& row, const Wr
     if (row.request < 0 || row.request >= p.max_requests) {
         return kWriteUnknownRequest;
     }
-    for (int32_t pool = 0; pool < kNumPools; ++pool) {
-        if (is_written(pool, p) && !has_write_columns(row, pool, p)) {
+    if (row.end > p.max_end) {
+        return kWriteBeyondTable;
+    }
+    for (int32_t pool = 0; p.rings >> pool != 0; ++pool) {
+        if ((p.rings >> pool & 1) != 0 && !fits_ring(row, pool, p)) {
             return kWriteBeyondTable;
         }
     }

@@ -9,7 +9,14 @@ from torch import Tensor, zeros
 from torch import int32 as torch_int32
 
 from dsv4_npu_ops.layout.kv_layout import POOLS, KVLayout
-from dsv4_npu_ops.layout.pool_address import PageTable, PoolAddress, op_addresses, page_size_of
+from dsv4_npu_ops.layout.pool_address import (
+    NO_ADDRESS,
+    PageTable,
+    PoolAddress,
+    SlotTable,
+    op_addresses,
+    page_size_of,
+)
 
 
 class RequestTables:
@@ -111,6 +118,20 @@ class RequestTables:
                 raise ValueError(f"RequestTables.page_tables: pools[{pool!r}] is a {kind}, expected a PageTable")
         tables = [table for table in self.op_tables if table is not None]
         return tables, [self.page_size_of(pool) if self.has_pool(pool) else 0 for pool in POOLS]
+
+    @cached_property
+    def written_tables(self) -> tuple[list[Tensor], list[int]]:
+        """What ``write_req_tables`` takes: the tables of slots and of pages, and the addressing as if only theirs existed."""
+        written: list[Tensor] = []
+        addressing: list[int] = []
+        count = len(NO_ADDRESS.fields)
+        for i, (pool, table) in enumerate(zip(POOLS, self.op_tables, strict=True)):
+            if table is not None and isinstance(self.pools[pool], PageTable | SlotTable):
+                written.append(table)
+                addressing += self.op_addressing[i * count : (i + 1) * count]
+            else:
+                addressing += NO_ADDRESS.fields
+        return written, addressing
 
     def table(self, pool: str) -> Tensor | None:
         """The tensor of a pool's table or mapping; None where it has none."""

@@ -5,9 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from dsv4_npu_ops.layout.kv_layout import POOLS
 from dsv4_npu_ops.layout.out_cache_loc import OutCacheLoc
-from dsv4_npu_ops.layout.pool_address import NO_ADDRESS, PageTable, SlotTable
 from dsv4_npu_ops.layout.tables import RequestTables
 
 
@@ -46,7 +44,7 @@ def write_req_tables(
     Source: docs/spec.md, table writes.
     """
     c4_state_starts, c128_state_starts = _per_pool(state_starts)
-    written, addressing = _written_tables(tables)
+    written, addressing = tables.written_tables
     torch.ops.dsv4_npu_ops.write_req_tables(
         written,
         addressing,
@@ -58,19 +56,6 @@ def write_req_tables(
         c4_state_starts=c4_state_starts,
         c128_state_starts=c128_state_starts,
     )
-
-
-def _written_tables(tables: RequestTables) -> tuple[list[Tensor], list[int]]:
-    """The tables of slots and pages, and the addressing of all pools as if only theirs existed."""
-    written, addressing = [], []
-    for i, pool in enumerate(POOLS):
-        table = tables.op_tables[i]
-        if table is not None and isinstance(tables.pools[pool], PageTable | SlotTable):
-            written.append(table)
-            addressing += tables.op_addressing[i * len(NO_ADDRESS.fields) : (i + 1) * len(NO_ADDRESS.fields)]
-        else:
-            addressing += NO_ADDRESS.fields
-    return written, addressing
 
 
 def _per_pool(state_starts: Tensor | tuple[Tensor, Tensor] | None) -> tuple[Tensor | None, Tensor | None]:
