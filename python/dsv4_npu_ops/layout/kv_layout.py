@@ -39,9 +39,9 @@ class KVLayout:
         max_context_len: longest request in raw tokens, drafts included.
         num_pages: usable pages of each pool that exists, with ids ``1..n`` (page 0 is reserved and not counted).
             A pool without an entry does not exist: its tables and outputs are empty. 0 pages is an exhausted pool.
+        device: where tables and free lists live.
         ring_columns: by pool, among swa, c4_state and c128_state: columns of its request table where it is to have
             fewer than the longest request has pages; page ``j`` then stands in column ``j % columns``.
-        device: where tables and free lists live.
 
     Raises:
         ValueError: an argument out of range or an unknown pool name.
@@ -55,8 +55,8 @@ class KVLayout:
     max_requests: int = 64
     max_context_len: int = 4096
     num_pages: dict[str, int] = field(default_factory=dict)
-    ring_columns: dict[str, int] = field(default_factory=dict)
     device: torch.device | str = "cpu"
+    ring_columns: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in ("num_pages", "ring_columns"):
