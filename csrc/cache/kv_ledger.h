@@ -75,6 +75,8 @@ class KVLedger {
 
     int64_t available_pages(int64_t pool) const;
     int64_t allocated_len(int64_t request) const;
+    // Indices of the pages that other requests own as well, ascending.
+    IntList shared_pages(int64_t request, int64_t pool) const;
 
   private:
     Extension extend(const ExtendRules& rules, const IntList& requests, const IntList& prefix_lens,
@@ -90,6 +92,7 @@ class KVLedger {
     void leave_pages(int32_t pool, int64_t request, UnitRange units, Visit&& visit);
     void release_to_back(Release& release, int32_t pool, int64_t request, UnitRange range);
     void check_running(const char* op, const char* name, int64_t request) const;
+    void check_pool(const char* op, int64_t pool) const;
     void check_share_row(size_t index, int64_t source, int64_t target, int64_t prefix_len) const;
     void start(int64_t request, int64_t length);
     int64_t largest_start(int32_t pool, int64_t source, int64_t length) const;

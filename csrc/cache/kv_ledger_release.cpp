@@ -141,9 +141,13 @@ void KVLedger::discard_state(int64_t backup) {
     journal_.discard_innermost();
 }
 
-int64_t KVLedger::available_pages(int64_t pool) const {
-    TORCH_CHECK_VALUE(pool >= 0 && pool < kNumPools && geometry_.pool_exists[pool], "available_pages: pool is ", pool,
+void KVLedger::check_pool(const char* op, int64_t pool) const {
+    TORCH_CHECK_VALUE(pool >= 0 && pool < kNumPools && geometry_.pool_exists[pool], op, ": pool is ", pool,
                       ", expected a pool that exists");
+}
+
+int64_t KVLedger::available_pages(int64_t pool) const {
+    check_pool("available_pages", pool);
     return queues_[pool].available();
 }
 
