@@ -19,8 +19,7 @@ KVLedger::KVLedger(const IntList& num_pages, const IntList& page_sizes, const In
                    int64_t max_requests, int64_t max_context_len, bool maps_full_to_swa)
     : geometry_{{}, {}, {}, sliding_window, max_requests, max_context_len, maps_full_to_swa},
       states_(max_requests),
-      named_in_(max_requests),
-      remembered_in_(max_requests * kNumPools) {
+      named_in_(max_requests) {
     TORCH_CHECK_VALUE(num_pages.size() == kNumPools && page_sizes.size() == kNumPools && columns.size() == kNumPools,
                       "KVLedger: num_pages, page_sizes and columns have ", num_pages.size(), ", ", page_sizes.size(),
                       " and ", columns.size(), " entries, expected ", kNumPools);

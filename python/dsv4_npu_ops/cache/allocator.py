@@ -1,11 +1,11 @@
 """Paged allocation over all six pools (docs/spec.md, allocation; invariants)."""
 
-from collections.abc import Sequence
-from operator import index
+from threading import Lock
 
 import torch
 from torch import Tensor
 
+from dsv4_npu_ops.cache.host_integers import Integers, host_integer, host_integers
 from dsv4_npu_ops.cache.host_staging import HostStaging
 from dsv4_npu_ops.cache.work_lists import LedgerWork, WorkLists, on_device
 from dsv4_npu_ops.layout.kv_layout import POOLS, KVLayout
@@ -16,12 +16,6 @@ from dsv4_npu_ops.ops.map_full_to_swa import MAP_SOURCE_FIELD, MAP_TABLE, map_fu
 from dsv4_npu_ops.ops.release_pages import release_pages
 from dsv4_npu_ops.ops.reserve_extend import reserve_extend
 from dsv4_npu_ops.ops.share_pages import share_pages
-
-Integers = Sequence[int] | Tensor
-"""Request ids or lengths: a list, or a 1-D integer tensor on the host."""
-
-
-INTEGER_DTYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 class PoolExhausted(RuntimeError):
@@ -53,7 +47,8 @@ class KVAllocator:
 
     The scheduler calls it on the host's clock; nothing is read back from the device. Which page belongs to whom is
     decided by bookkeeping in C++ that only counts; page ids live in a queue on the device, and one launch a call hands
-    them out or takes them back. A call that raises has changed nothing.
+    them out or takes them back. A call that raises has changed nothing. Threads may share an allocator: a call is one
+    step, of which another thread sees all or nothing (docs/spec.md, threads).
 
     Lengths are raw tokens. Requests and lengths are lists or 1-D integer tensors on the host, one entry a row; a
     request may be named once a call. An extend with ``prefix == seq`` allocates nothing and needs no window.
@@ -92,6 +87,8 @@ class KVAllocator:
             )
         self.layout = layout
         self.tables = tables
+        # Around every use of the ledger: decision, launches and commit are one step; ledger and ops release the GIL.
+        self._step = Lock()
         self._num_pages = [layout.num_pages.get(pool, 0) for pool in POOLS]
         # All rings in one tensor, so that the ops take one pointer. Made on the host and copied.
         rings = [page for pages in self._num_pages for page in range(1, pages + 1)]
@@ -138,14 +135,14 @@ class KVAllocator:
 
         Source: docs/spec.md, allocation.
         """
-        return self._reserve(
-            self._ledger.alloc_extend(
-                host_integers("alloc_extend", "reqs", reqs),
-                host_integers("alloc_extend", "prefix_lens", prefix_lens),
-                host_integers("alloc_extend", "seq_lens", seq_lens),
-                None if swa_tail is None else host_integer("alloc_extend", "swa_tail", swa_tail),
-            )
+        rows = (
+            host_integers("alloc_extend", "reqs", reqs),
+            host_integers("alloc_extend", "prefix_lens", prefix_lens),
+            host_integers("alloc_extend", "seq_lens", seq_lens),
+            None if swa_tail is None else host_integer("alloc_extend", "swa_tail", swa_tail),
         )
+        with self._step:
+            return self._reserve(self._ledger.alloc_extend(*rows))
 
     def reserve_extend(self, reqs: Integers, prefix_lens: Integers, seq_lens: Integers) -> OutCacheLoc:
         """Slots for all of ``[prefix, seq)`` in every pool, as a speculative step needs: any accepted part of it must
@@ -155,13 +152,13 @@ class KVAllocator:
 
         Source: docs/spec.md, allocation.
         """
-        return self._reserve(
-            self._ledger.reserve_extend(
-                host_integers("reserve_extend", "reqs", reqs),
-                host_integers("reserve_extend", "prefix_lens", prefix_lens),
-                host_integers("reserve_extend", "seq_lens", seq_lens),
-            )
+        rows = (
+            host_integers("reserve_extend", "reqs", reqs),
+            host_integers("reserve_extend", "prefix_lens", prefix_lens),
+            host_integers("reserve_extend", "seq_lens", seq_lens),
         )
+        with self._step:
+            return self._reserve(self._ledger.reserve_extend(*rows))
 
     def alloc_decode(self, reqs: Integers, seq_lens: Integers) -> OutCacheLoc:
         """``reserve_extend`` from ``seq - 1``.
@@ -178,12 +175,9 @@ class KVAllocator:
 
         Source: docs/spec.md, allocation.
         """
-        return self._reserve(
-            self._ledger.alloc_decode(
-                host_integers("alloc_decode", "reqs", reqs),
-                host_integers("alloc_decode", "seq_lens", seq_lens),
-            )
-        )
+        rows = host_integers("alloc_decode", "reqs", reqs), host_integers("alloc_decode", "seq_lens", seq_lens)
+        with self._step:
+            return self._reserve(self._ledger.alloc_decode(*rows))
 
     def shareable_len(self, source: int, prefix_len: int) -> int:
         """The longest start within ``prefix_len`` tokens that ``share_prefix`` can give: the largest length whose
@@ -198,9 +192,9 @@ class KVAllocator:
 
         Source: docs/spec.md, shared prefixes.
         """
-        return self._ledger.shareable_len(
-            host_integer("shareable_len", "source", source), host_integer("shareable_len", "prefix_len", prefix_len)
-        )
+        row = host_integer("shareable_len", "source", source), host_integer("shareable_len", "prefix_len", prefix_len)
+        with self._step:
+            return self._ledger.shareable_len(*row)
 
     def share_prefix(self, sources: Integers, targets: Integers, prefix_lens: Integers) -> SharedPrefix:
         """Starts each target on the cached prefix of a running request.
@@ -226,24 +220,48 @@ class KVAllocator:
 
         Source: docs/spec.md, shared prefixes.
         """
-        work, num_copies, starts, shortage = self._ledger.share_prefix(
+        rows = (
             host_integers("share_prefix", "sources", sources),
             host_integers("share_prefix", "targets", targets),
             host_integers("share_prefix", "prefix_lens", prefix_lens),
         )
-        raise_if_exhausted(shortage)
-        lists = on_device(work, self._staging)
-        pages = share_pages(
-            self.tables, self._free_pages, lists.segments, self._num_pages, sum(num_copies), num_items=lists.num_items
-        )
-        self._map(lists)
-        self._ledger.commit_sharing()
+        with self._step:
+            work, num_copies, starts, shortage = self._ledger.share_prefix(*rows)
+            raise_if_exhausted(shortage)
+            lists = on_device(work, self._staging)
+            pages = share_pages(
+                self.tables,
+                self._free_pages,
+                lists.segments,
+                self._num_pages,
+                sum(num_copies),
+                num_items=lists.num_items,
+            )
+            self._map(lists)
+            self._ledger.commit_sharing()
         copies, first = {}, 0
         for pool, count in zip(POOLS, num_copies, strict=True):
             if self.layout.has_pool(pool):
                 copies[pool] = (pages[0][first : first + count], pages[1][first : first + count])
             first += count
         return SharedPrefix(starts, copies)
+
+    def shared_pages(self, req: int) -> dict[str, list[int]]:
+        """Page indices, ascending, of those pages of a running request that other requests own as well, by pool that
+        exists. Neither a step nor a transfer (``disagg.state_payloads``) may write them.
+
+        Raises:
+            ValueError: the request is not running.
+
+        Source: docs/spec.md, shared prefixes.
+        """
+        request = host_integer("shared_pages", "req", req)
+        with self._step:
+            return {
+                pool: self._ledger.shared_pages(request, index)
+                for index, pool in enumerate(POOLS)
+                if self.layout.has_pool(pool)
+            }
 
     def evict(self, reqs: Integers, committed_lens: Integers) -> None:
         """Frees the whole pages of swa, c4_state and c128_state that lie before the windows of ``committed_lens``.
@@ -259,11 +277,9 @@ class KVAllocator:
 
         Source: docs/spec.md, windows; allocation.
         """
-        self._release(
-            self._ledger.evict(
-                host_integers("evict", "reqs", reqs), host_integers("evict", "committed_lens", committed_lens)
-            )
-        )
+        rows = host_integers("evict", "reqs", reqs), host_integers("evict", "committed_lens", committed_lens)
+        with self._step:
+            self._release(self._ledger.evict(*rows))
 
     def free(self, reqs: Integers) -> None:
         """Ends requests: every page that they own goes back, whatever was committed.
@@ -273,7 +289,9 @@ class KVAllocator:
 
         Source: docs/spec.md, allocation.
         """
-        self._release(self._ledger.free(host_integers("free", "reqs", reqs)))
+        rows = host_integers("free", "reqs", reqs)
+        with self._step:
+            self._release(self._ledger.free(rows))
 
     def backup_state(self) -> int:
         """Opens a backup and returns its handle. Backups nest; each ends with ``restore_state`` or ``discard_state``.
@@ -282,7 +300,8 @@ class KVAllocator:
 
         Source: docs/spec.md, invariants.
         """
-        return self._ledger.backup_state()
+        with self._step:
+            return self._ledger.backup_state()
 
     def restore_state(self, backup: int) -> None:
         """Takes back every allocation since the backup, in pools, tables and allocated lengths.
@@ -296,7 +315,9 @@ class KVAllocator:
 
         Source: docs/spec.md, invariants.
         """
-        self._release(self._ledger.restore_state(host_integer("restore_state", "backup", backup)))
+        handle = host_integer("restore_state", "backup", backup)
+        with self._step:
+            self._release(self._ledger.restore_state(handle))
 
     def discard_state(self, backup: int) -> None:
         """Closes a backup and keeps every allocation; an outer backup can still take them back.
@@ -306,7 +327,9 @@ class KVAllocator:
 
         Source: docs/spec.md, invariants.
         """
-        self._ledger.discard_state(host_integer("discard_state", "backup", backup))
+        handle = host_integer("discard_state", "backup", backup)
+        with self._step:
+            self._ledger.discard_state(handle)
 
     def available_pages(self, pool: str) -> int:
         """Free pages of a pool.
@@ -319,7 +342,8 @@ class KVAllocator:
         if pool not in POOLS or not self.layout.has_pool(pool):
             existing = ", ".join(name for name in POOLS if self.layout.has_pool(name))
             raise ValueError(f"available_pages: pool is {pool!r}, expected one of {existing}")
-        return self._ledger.available_pages(POOLS.index(pool))
+        with self._step:
+            return self._ledger.available_pages(POOLS.index(pool))
 
     def allocated_len(self, req: int) -> int:
         """Raw tokens that a running request has slots for, whether committed or not.
@@ -329,7 +353,9 @@ class KVAllocator:
 
         Source: docs/spec.md, allocation.
         """
-        return self._ledger.allocated_len(host_integer("allocated_len", "req", req))
+        row = host_integer("allocated_len", "req", req)
+        with self._step:
+            return self._ledger.allocated_len(row)
 
     def _reserve(self, decision: tuple[LedgerWork, list[int], list[int]]) -> OutCacheLoc:
         work, num_slots, shortage = decision
@@ -368,37 +394,3 @@ def raise_if_exhausted(shortage: list[int]) -> None:
     if shortage:
         pool, needed_pages, free_pages = shortage
         raise PoolExhausted(POOLS[pool], needed_pages, free_pages)
-
-
-def host_integer(op: str, name: str, value: int) -> int:
-    """One integer for the ledger.
-
-    Raises:
-        ValueError: not an integer, or none of 64 bits.
-    """
-    try:
-        number = index(value)
-    except TypeError:
-        number = None
-    if number is None or not -(2**63) <= number < 2**63:
-        raise ValueError(f"{op}: {name} is {value!r}, expected an integer of 64 bits")
-    return number
-
-
-def host_integers(op: str, name: str, values: Integers) -> list[int]:
-    """A list of Python integers from a list or a 1-D integer tensor on the host.
-
-    Raises:
-        ValueError: another type, shape, dtype or device.
-    """
-    if isinstance(values, Tensor):
-        if values.dim() != 1 or values.dtype not in INTEGER_DTYPES or values.device.type != "cpu":
-            raise ValueError(
-                f"{op}: {name} is {values.dtype} {list(values.shape)} on {values.device}, "
-                "expected a list or a 1-D integer tensor on the host"
-            )
-        return values.tolist()
-    try:
-        return list(map(index, values))
-    except TypeError:
-        raise ValueError(f"{op}: {name} is {values!r}, expected a list or a 1-D tensor of integers") from None

@@ -142,7 +142,7 @@ class RequestTables:
 
     @cached_property
     def written_tables(self) -> tuple[list[Tensor], list[int]]:
-        """What ``write_req_tables`` takes: the tables of slots and of pages, and the addressing as if only theirs existed."""
+        """What ``write_req_tables`` takes: tables of slots and pages, and the addressing as if no other pools existed."""
         written: list[Tensor] = []
         addressing: list[int] = []
         count = len(NO_ADDRESS.fields)
