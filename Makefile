@@ -12,12 +12,12 @@ export TOKENIZERS_PARALLELISM = false
 
 setup: $(VENV)/.ready
 
-# torch first and pinned: an unpinned torch would be a CUDA build of several gigabytes.
+# Another hypothesis draws other examples. torch first and pinned: an unpinned torch would be a CUDA build of several gigabytes.
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(PIP_INSTALL) --upgrade pip "setuptools>=77" wheel
 	$(PIP_INSTALL) torch==2.13.0 pybind11 cmake ninja
-	$(PIP_INSTALL) "transformers==5.24.0" safetensors pytest pytest-xdist hypothesis numpy
+	$(PIP_INSTALL) "transformers==5.24.0" safetensors pytest pytest-xdist "hypothesis==6.170.17" numpy
 	touch $@
 
 # What only bench and lint want.
