@@ -1,4 +1,5 @@
-# `make demo` and `make test` are all that is needed after a clone; both set up and build first.
+# `make demo` and `make test` are all that is needed after a clone; both set up and build first. docs/testing.md says what
+# the parts of the tests are and cost.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 PY = $(VENV)/bin/python
@@ -8,16 +9,16 @@ PIP_INSTALL = $(PY) -m pip install --quiet --no-compile
 PYTEST = $(PY) -m pytest -n auto --maxprocesses 8
 export TOKENIZERS_PARALLELISM = false
 
-.PHONY: demo test test-cpu test-ascend-sim bench bench-sim fuzz soak mutation typecheck clang lint build build-sim setup wheel clean
+.PHONY: demo test test-all test-cpu test-cpu-thorough test-ascend-sim test-ascend-sim-thorough explore bench bench-sim fuzz soak mutation typecheck clang lint build build-sim setup wheel clean
 
 setup: $(VENV)/.ready
 
-# torch first and pinned: an unpinned torch would be a CUDA build of several gigabytes.
+# Another hypothesis draws other examples. torch first and pinned: an unpinned torch would be a CUDA build of several gigabytes.
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(PIP_INSTALL) --upgrade pip "setuptools>=77" wheel
 	$(PIP_INSTALL) torch==2.13.0 pybind11 cmake ninja
-	$(PIP_INSTALL) "transformers==5.24.0" safetensors pytest pytest-xdist hypothesis numpy
+	$(PIP_INSTALL) "transformers==5.24.0" safetensors pytest pytest-xdist "hypothesis==6.170.17" numpy
 	touch $@
 
 # What only bench and lint want.
@@ -25,27 +26,54 @@ $(VENV)/.ready-for-developers: $(VENV)/.ready
 	$(PIP_INSTALL) matplotlib mypy ruff
 	touch $@
 
+# The parts of one `make test` share a build: tests/run_parts.py sets BUILT when it has been made.
+ifdef BUILT
+build build-sim:
+else
 build: setup
 	PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) -m pip install --quiet --no-build-isolation --no-deps --editable .
 
 # The kernels against the device simulator, and naive ones to compare with; needed by tests and bench-sim only.
 build-sim: build
 	PATH="$(abspath $(VENV))/bin:$$PATH" cmake --build build/cmake --target dsv4_ascend_backend dsv4_naive_kernels
+endif
 
 demo: build
 	$(PY) examples/demo.py
 
-# Three runs over the tests: the CPU ops, the device kernels in the simulator, and torch_npu on the simulated NPU.
-test: test-cpu test-ascend-sim test-npu-sim test-transfer
+# Parts of the tests, each a target. Those in REST_PARTS are not part of `make test`, to keep it short: tests marked
+# thorough, and settings that only repeat tests. A folder's .mk file adds its own with += and is included below.
+TEST_PARTS = test-cpu test-ascend-sim
+REST_PARTS = test-cpu-thorough test-ascend-sim-thorough
+RUN_PARTS = @$(PYTHON) tests/run_parts.py --make "$(MAKE)" --setup setup --setup build --setup build-sim
+QUICK = -m "not thorough"
+THOROUGH = -m thorough
+
+test:
+	$(RUN_PARTS) $(TEST_PARTS)
+
+test-all:
+	$(RUN_PARTS) $(TEST_PARTS) $(REST_PARTS)
 
 test-cpu: build
-	$(PYTEST) tests
+	$(PYTEST) $(QUICK) tests
+
+test-cpu-thorough: build
+	$(PYTEST) $(THOROUGH) tests
 
 test-ascend-sim: build-sim
-	DSV4_BACKEND=ascend-sim $(PYTEST) tests/ops tests/cache
+	DSV4_BACKEND=ascend-sim $(PYTEST) $(QUICK) tests/ops tests/cache
+
+test-ascend-sim-thorough: build-sim
+	DSV4_BACKEND=ascend-sim $(PYTEST) $(THOROUGH) tests/ops tests/cache
 
 include tests/npu_sim/npu_sim.mk
 include tests/transfer/transfer.mk
+
+# New examples for the property tests, until MINUTES have passed or of one SEED; DSV4_BACKEND=ascend-sim in the simulator.
+MINUTES ?= 10
+explore: build-sim
+	$(PY) tests/explore.py --minutes $(MINUTES) $(addprefix --seed ,$(SEED)) $(TESTS)
 
 # A continuous batch under memory pressure, without a model; hours.
 soak: build

@@ -8,27 +8,18 @@ import os
 from collections.abc import Iterator
 
 import pytest
+import random_draws
 import torch
 from backends import BACKEND, EXAMPLES, KERNEL_SIM, NPU
-from hypothesis import HealthCheck, Phase, settings
 
 # Under pytest-xdist each worker has one core.
 torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else 2)
-# Two shared cores: a deadline would report the neighbours, not the code.
-settings.register_profile(
-    "default",
-    deadline=None,
-    max_examples=EXAMPLES[BACKEND],
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
-settings.load_profile("default")
-# For mutants, most of which fail: no shrinking, nothing remembered, and a first pass of few examples.
-unshrunk = settings(database=None, phases=(Phase.explicit, Phase.generate))
-settings.register_profile("unshrunk", parent=unshrunk)
-settings.register_profile("narrow", parent=unshrunk, max_examples=6)
+random_draws.set_up(EXAMPLES[BACKEND])
 
-# Blocks of each launch in the simulator; 0 is what the op asks for.
-BLOCKS = [int(blocks) for blocks in os.environ.get("DSV4_SIM_BLOCKS", "0,1,2,7,24,48").split(",")]
+# Blocks of each launch in the simulator; 0 is what the op asks for. The last ones are thorough: few rows over 7 blocks
+# are uneven, over 48 some blocks have none.
+BLOCKS = [int(blocks) for blocks in os.environ.get("DSV4_SIM_BLOCKS", "0,7,48,1,2,24").split(",")]
+QUICK_VARIANTS = 3
 
 if KERNEL_SIM:
     from ascend_backend.backend import AscendSim
@@ -51,9 +42,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Runs tests that take a device once for each number of blocks, or for each variant of an NPU."""
     if "device" in metafunc.fixturenames:
         variants = BLOCKS if KERNEL_SIM else npu.variants if NPU else [0]
-        one = any(metafunc.definition.iter_markers("one_variant"))
-        names = [f"{BACKEND}-{variant or 'own'}" for variant in variants]
-        metafunc.parametrize("device", variants[: 1 if one else None], ids=names[: 1 if one else None], indirect=True)
+        if any(metafunc.definition.iter_markers("one_variant")):
+            variants = variants[:1]
+        named = [
+            pytest.param(
+                variant,
+                id=f"{BACKEND}-{variant or 'own'}",
+                marks=[pytest.mark.thorough] if place >= QUICK_VARIANTS else [],
+            )
+            for place, variant in enumerate(variants)
+        ]
+        metafunc.parametrize("device", named, indirect=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -63,6 +62,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for marker in unwanted:
             if item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=f"{marker}, and this is {BACKEND}"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Fixtures that tests share are the same whichever test comes first."""
+    random_draws.seed_all()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call() -> None:
+    """A test is the same whether or not it was the first to want a fixture."""
+    random_draws.seed_all()
 
 
 @pytest.fixture

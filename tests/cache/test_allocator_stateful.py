@@ -48,6 +48,7 @@ def state_machine(page_size):
     return AllocatorMachine
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("page_size", PAGE_SIZES)
 def test_random_sequences_agree_with_the_model(page_size):
     run_state_machine_as_test(

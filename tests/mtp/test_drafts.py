@@ -9,7 +9,8 @@ from reference import mtp as reference
 
 
 @pytest.mark.parametrize(
-    ("chunk", "n", "page_size", "bucket"), [(37, 8, 16, 1), (None, 3, 128, 4), (100, 5, 64, 1), (7, 2, 16, 3)]
+    ("chunk", "n", "page_size", "bucket"),
+    [(37, 8, 16, 1), (None, 3, 128, 4), (100, 5, 64, 1), pytest.param(7, 2, 16, 3, marks=pytest.mark.thorough)],
 )
 def test_guesses_equal_the_uncached_reference(small_model, truth, chunk, n, page_size, bucket):
     target, nextn = small_model

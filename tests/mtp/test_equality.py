@@ -27,7 +27,9 @@ def cases():
             bucket = 4 if (i + 2 * j) % 3 == 0 else 1
             page_size = PAGE_SIZES[(i + j) % 3]
             name = f"chunk{chunk or 'whole'}-n{n}-page{page_size}-bucket{bucket}"
-            yield pytest.param(chunk, n, page_size, bucket, lengths, id=name)
+            # A quarter of them still has every chunk size twice, and every draft length.
+            marks = [pytest.mark.thorough] if (i - j) % 4 else []
+            yield pytest.param(chunk, n, page_size, bucket, lengths, id=name, marks=marks)
 
 
 def check(model, truth, chunk, n, page_size, bucket, lengths, tolerance):
@@ -53,6 +55,14 @@ def test_tokens_and_logits_equal_transformers(small_model, truth, chunk, n, page
     check(small_model, truth, chunk, n, page_size, bucket, lengths, tolerance=1e-4)
 
 
-@pytest.mark.parametrize(("chunk", "n", "page_size"), [(7, 4, 16), (37, 1, 128), (100, 8, 64), (None, 3, 128)])
+@pytest.mark.parametrize(
+    ("chunk", "n", "page_size"),
+    [
+        pytest.param(7, 4, 16, marks=pytest.mark.thorough),
+        pytest.param(37, 1, 128, marks=pytest.mark.thorough),
+        (100, 8, 64),
+        pytest.param(None, 3, 128, marks=pytest.mark.thorough),
+    ],
+)
 def test_float64_tokens_and_logits_equal_transformers(double_model, double_truth, chunk, n, page_size):
     check(double_model, double_truth, chunk, n, page_size, 1, [4, 128, 258, 513], tolerance=2e-5)

@@ -13,7 +13,7 @@ COUNT = 320
 SAMPLE = range(0, COUNT, 40)
 
 
-@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("overlap", [False, pytest.param(True, marks=pytest.mark.thorough)])
 def test_many_short_requests_under_pressure(double_model, overlap):
     target, nextn = double_model
     choose = random.Random(11)

@@ -115,8 +115,15 @@ def exact_layout(prompts, n, chunk, page_size):
     return KVLayout(page_size, 128, 4, 640, {pool: max(need[pool] for need in needs) for pool in POOLS})
 
 
-@pytest.mark.parametrize("admission", ["reserved", "optimistic"])
-@pytest.mark.parametrize(("page_size", "n", "chunk"), [(16, 8, 37), (128, 4, 100)])
+@pytest.mark.parametrize(
+    ("page_size", "n", "chunk", "admission"),
+    [
+        (16, 8, 37, "reserved"),
+        (128, 4, 100, "optimistic"),
+        pytest.param(16, 8, 37, "optimistic", marks=pytest.mark.thorough),
+        pytest.param(128, 4, 100, "reserved", marks=pytest.mark.thorough),
+    ],
+)
 def test_exhausted_pools_make_requests_wait_and_lose_nothing(small_model, served, page_size, n, chunk, admission):
     prompts, texts = served
     layout = exact_layout(prompts, n, chunk, page_size)

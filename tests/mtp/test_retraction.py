@@ -85,7 +85,11 @@ def loads(double_model, double_truth):
     return get
 
 
-@pytest.mark.parametrize("scarce", POOLS)
+# These two have loads of their own.
+OTHER_LOADS = [pytest.param(pool, marks=pytest.mark.thorough) for pool in ("c128", "c4_state")]
+
+
+@pytest.mark.parametrize("scarce", ["full", "swa", "c4", "c128_state", *OTHER_LOADS])
 def test_tokens_guesses_and_acceptance_are_those_of_ample_pools(loads, scarce):
     load, plain, ample = loads(*MEETINGS[scarce])
     assert ample.retractions == ample.recomputed_tokens == 0

@@ -36,7 +36,15 @@ def exact_layout(requests: list[Request], page_size: int) -> KVLayout:
     return KVLayout(page_size, 128, 4, 640, {pool: max(need[pool] for need in needs) for pool in POOLS})
 
 
-@pytest.mark.parametrize(("page_size", "n", "chunk"), [(16, 8, 37), (16, 3, 1000), (64, 5, 7), (128, 4, 100)])
+@pytest.mark.parametrize(
+    ("page_size", "n", "chunk"),
+    [
+        (16, 8, 37),
+        pytest.param(16, 3, 1000, marks=pytest.mark.thorough),
+        pytest.param(64, 5, 7, marks=pytest.mark.thorough),
+        (128, 4, 100),
+    ],
+)
 def test_exhausted_pools_make_requests_wait_and_lose_nothing(small_model, served, page_size, n, chunk):
     prompts, texts = served
     layout = exact_layout([Request(i, prompt, NEW_TOKENS, n, chunk) for i, prompt in enumerate(prompts)], page_size)

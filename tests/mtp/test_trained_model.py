@@ -34,7 +34,14 @@ def expected(checkpoint, prompts):
     return [truth(prompt)[0] for prompt in prompts]
 
 
-@pytest.mark.parametrize(("n", "chunk", "page_size", "bucket"), [(1, 64, 128, 1), (3, None, 16, 4), (6, 50, 64, 1)])
+CASES = [
+    pytest.param(1, 64, 128, 1, marks=pytest.mark.thorough),
+    pytest.param(3, None, 16, 4, marks=pytest.mark.thorough),
+    (6, 50, 64, 1),
+]
+
+
+@pytest.mark.parametrize(("n", "chunk", "page_size", "bucket"), CASES)
 def test_real_text_continues_like_transformers(checkpoint, prompts, expected, n, chunk, page_size, bucket):
     target, nextn = checkpoint
     runner = poisoned_runner(target, nextn, layout_of(page_size), bucket=bucket)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import math
 
 import pytest
 import torch
@@ -36,7 +37,7 @@ class Verified:
         rows = as_lists(self.tables)
         starts = [0, *itertools.accumulate(self.widths)][:-1]
         hidden = None if self.hidden is None else self.hidden.double().flatten(1).tolist()
-        elems = 0 if self.hidden is None else self.hidden[0].numel() if len(self.hidden) else 0
+        elems = 0 if self.hidden is None else math.prod(self.hidden.shape[1:])
         return oracle(
             rows["full"], rows["swa"], self.requests, self.lengths, self.accepted, self.tokens, starts,
             self.layout.max_context_len, hidden, elems,
@@ -165,6 +166,22 @@ def test_rows_of_any_size(device, rows, elems, in_place):
     for name in ("seq_lens", "token_ids", "positions", "out_full_loc", "out_swa_loc", "sampled_index"):
         assert getattr(got, name).tolist() == want[name]
     assert torch.equal(got.hidden_states.double(), torch.tensor(want["hidden_states"], dtype=torch.float64))
+
+
+def test_a_row_without_a_token_among_no_tokens_at_all(device):
+    """Hidden states of no token still say how wide the row of zeros is."""
+    layout = KVLayout(16, 20, 2, 40, {"full": 4}, device)
+    arguments = [torch.tensor([value], device=device) for value in (0, 7, 0)]
+    nothing = torch.empty(0, dtype=torch.int64, device=device)
+    got = advance_step(
+        filled_tables(layout, 0, device),
+        *arguments,
+        nothing,
+        cu_seqlens=torch.zeros(2, dtype=torch.int32, device=device),
+        hidden_states=torch.empty(0, 2, 3, device=device),
+    )
+    assert (got.seq_lens.tolist(), got.token_ids.tolist(), got.positions.tolist()) == ([7], [0], [0])
+    assert got.hidden_states.tolist() == [[[0.0] * 3] * 2]
 
 
 def int32(*values):
