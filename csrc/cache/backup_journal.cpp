@@ -15,12 +15,17 @@ void BackupJournal::check_innermost(const char* op, int64_t handle) const {
                       backups_.back().handle, ", the newest one that is open");
 }
 
-std::vector<JournalEntry> BackupJournal::take_innermost() {
+ClosedBackup BackupJournal::take_innermost() {
     const auto first = entries_.begin() + static_cast<std::ptrdiff_t>(backups_.back().first_entry);
-    std::vector<JournalEntry> taken(first, entries_.end());
+    ClosedBackup closed{backups_.back().handle, {first, entries_.end()}};
     entries_.erase(first, entries_.end());
     backups_.pop_back();
-    return taken;
+    return closed;
+}
+
+void BackupJournal::reopen(const ClosedBackup& closed) {
+    backups_.push_back(Backup{closed.handle, entries_.size()});
+    entries_.insert(entries_.end(), closed.entries.begin(), closed.entries.end());
 }
 
 void BackupJournal::discard_innermost() {

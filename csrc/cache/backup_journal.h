@@ -21,6 +21,12 @@ struct JournalEntry {
     UnitRange units;      // kAllocated, kShared: got by taking pages or by sharing them; kGrew: unfilled_swa before
 };
 
+// A backup that was closed, and what has been allocated while it was the innermost one, oldest first.
+struct ClosedBackup {
+    int64_t handle;
+    std::vector<JournalEntry> entries;
+};
+
 class BackupJournal {
   public:
     bool recording() const { return !backups_.empty(); }
@@ -33,8 +39,11 @@ class BackupJournal {
     // Raises ValueError unless `handle` is the innermost open backup.
     void check_innermost(const char* op, int64_t handle) const;
 
-    // Closes the innermost backup and returns the entries since, oldest first.
-    std::vector<JournalEntry> take_innermost();
+    // Closes the innermost backup. What the ones around it have logged is not touched.
+    ClosedBackup take_innermost();
+
+    // Takes take_innermost() back, with nothing opened or recorded in between.
+    void reopen(const ClosedBackup& closed);
 
     // Closes the innermost backup; its entries now belong to the one around it.
     void discard_innermost();

@@ -16,8 +16,7 @@ KVLedger::KVLedger(int64_t page_size, int64_t sliding_window, int64_t max_reques
                    const IntList& num_pages, bool maps_full_to_swa)
     : geometry_{log2_of(page_size), sliding_window, max_requests, max_context_len, {}, maps_full_to_swa},
       states_(max_requests),
-      named_in_(max_requests),
-      remembered_in_(max_requests * kNumPools) {
+      named_in_(max_requests) {
     TORCH_CHECK_VALUE(is_power_of_two(page_size), "KVLedger: page_size is ", page_size, ", expected a power of two");
     TORCH_CHECK_VALUE(num_pages.size() == kNumPools, "KVLedger: num_pages has ", num_pages.size(),
                       " entries, expected ", kNumPools);

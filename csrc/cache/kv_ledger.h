@@ -75,6 +75,8 @@ class KVLedger {
 
     int64_t available_pages(int64_t pool) const;
     int64_t allocated_len(int64_t request) const;
+    // Indices of the pages that other requests own as well, ascending.
+    IntList shared_pages(int64_t request, int64_t pool) const;
 
   private:
     Extension extend(const ExtendRules& rules, const IntList& requests, const IntList& prefix_lens,
@@ -86,11 +88,11 @@ class KVLedger {
     void check_extend_row(const ExtendRules& rules, const ExtendRow& row) const;
     void begin_release();
     void remember_life(int64_t request);
-    void remember_units(int64_t request, int32_t pool);
     template <typename Visit>
     void leave_pages(int32_t pool, int64_t request, UnitRange units, Visit&& visit);
     void release_to_back(Release& release, int32_t pool, int64_t request, UnitRange range);
     void check_running(const char* op, const char* name, int64_t request) const;
+    void check_pool(const char* op, int64_t pool) const;
     void check_share_row(size_t index, int64_t source, int64_t target, int64_t prefix_len) const;
     void start(int64_t request, int64_t length);
     int64_t largest_start(int32_t pool, int64_t source, int64_t length) const;
@@ -122,19 +124,26 @@ class KVLedger {
         IntList starts;  // raw tokens
     };
 
-    struct UnitsBefore {
+    struct LostUnits {
         int64_t request;
         int32_t pool;
-        UnitRuns owned;
-        SharedPages shared;
+        UnitRange units;
     };
 
-    // What the last release changed, as it was before. Only what it touched: a release costs what it frees.
+    struct LeftPage {
+        int64_t request;
+        int32_t pool;
+        SharedPage page;
+    };
+
+    // What the last release took away. Nothing else is remembered: a release costs what it frees, not what a request
+    // holds or an outer backup has logged.
     struct ReleaseUndo {
-        std::array<FreeQueue, kNumPools> queues;
-        std::vector<std::pair<int64_t, RequestLife>> lives;  // request, life
-        std::vector<UnitsBefore> units;
-        std::optional<BackupJournal> journal;
+        std::array<FreeQueue, kNumPools> queues;             // before
+        std::vector<std::pair<int64_t, RequestLife>> lives;  // request, life before
+        std::vector<LostUnits> units;
+        std::vector<LeftPage> pages;  // that were shared once
+        std::optional<ClosedBackup> backup;
     };
 
     CacheGeometry geometry_;
@@ -148,8 +157,6 @@ class KVLedger {
     PendingExtension pending_;
     PendingSharing pending_sharing_;
     ReleaseUndo undo_;
-    std::vector<int64_t> remembered_in_;  // number of the last release that remembered the units of (row, pool)
-    int64_t num_releases_ = 0;
 };
 
 }  // namespace dsv4

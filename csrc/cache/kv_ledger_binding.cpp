@@ -107,6 +107,8 @@ TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {
              [](const Self& self, int64_t backup) { return work_lists(self->ledger.restore_state(backup)); })
         .def("discard_state", [](const Self& self, int64_t backup) { self->ledger.discard_state(backup); })
         .def("available_pages", [](const Self& self, int64_t pool) { return self->ledger.available_pages(pool); })
+        .def("shared_pages", [](const Self& self, int64_t request,
+                                int64_t pool) { return self->ledger.shared_pages(request, pool); })
         .def("allocated_len", [](const Self& self, int64_t request) { return self->ledger.allocated_len(request); });
 }
 

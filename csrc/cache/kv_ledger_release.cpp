@@ -69,8 +69,8 @@ Release KVLedger::free(const IntList& requests) {
 Release KVLedger::restore_state(int64_t backup) {
     journal_.check_innermost("restore_state", backup);
     begin_release();
-    undo_.journal = journal_;
-    const std::vector<JournalEntry> entries = journal_.take_innermost();
+    undo_.backup = journal_.take_innermost();
+    const std::vector<JournalEntry>& entries = undo_.backup->entries;
     for (const JournalEntry& entry : entries) {
         remember_life(entry.request);
     }
@@ -109,24 +109,15 @@ Release KVLedger::restore_state(int64_t backup) {
 }
 
 void KVLedger::begin_release() {
-    ++num_releases_;
     undo_.queues = queues_;
     undo_.lives.clear();
     undo_.units.clear();
-    undo_.journal.reset();
+    undo_.pages.clear();
+    undo_.backup.reset();
     owners_.begin();
 }
 
 void KVLedger::remember_life(int64_t request) { undo_.lives.emplace_back(request, states_[request]); }
-
-void KVLedger::remember_units(int64_t request, int32_t pool) {
-    int64_t& remembered_in = remembered_in_[request * kNumPools + pool];
-    if (remembered_in != num_releases_) {
-        remembered_in = num_releases_;
-        undo_.units.push_back(
-            UnitsBefore{request, pool, states_[request].owned[pool], states_[request].shared[pool]});
-    }
-}
 
 void KVLedger::undo_release() {
     queues_ = undo_.queues;
@@ -134,12 +125,14 @@ void KVLedger::undo_release() {
     for (const auto& [request, life] : undo_.lives) {
         static_cast<RequestLife&>(states_[request]) = life;
     }
-    for (UnitsBefore& before : undo_.units) {
-        states_[before.request].owned[before.pool] = std::move(before.owned);
-        states_[before.request].shared[before.pool] = std::move(before.shared);
+    for (const LostUnits& lost : undo_.units) {
+        states_[lost.request].owned[lost.pool].add(lost.units);
     }
-    if (undo_.journal.has_value()) {
-        journal_ = *undo_.journal;
+    for (const LeftPage& left : undo_.pages) {
+        states_[left.request].shared[left.pool].add(left.page);
+    }
+    if (undo_.backup.has_value()) {
+        journal_.reopen(*undo_.backup);
     }
 }
 
@@ -148,9 +141,13 @@ void KVLedger::discard_state(int64_t backup) {
     journal_.discard_innermost();
 }
 
-int64_t KVLedger::available_pages(int64_t pool) const {
-    TORCH_CHECK_VALUE(pool >= 0 && pool < kNumPools && geometry_.pool_exists[pool], "available_pages: pool is ", pool,
+void KVLedger::check_pool(const char* op, int64_t pool) const {
+    TORCH_CHECK_VALUE(pool >= 0 && pool < kNumPools && geometry_.pool_exists[pool], op, ": pool is ", pool,
                       ", expected a pool that exists");
+}
+
+int64_t KVLedger::available_pages(int64_t pool) const {
+    check_pool("available_pages", pool);
     return queues_[pool].available();
 }
 
@@ -185,7 +182,7 @@ void KVLedger::append_release(Release& release, int32_t pool, int64_t request, U
     }
 }
 
-// Takes the request away from the owners of those pages that start in `units`, all of which it owns. Calls
+// Takes the request away from the owners of those pages that start in `units`, all of which it owns and will lose. Calls
 // visit(units, freed) for pieces of `units`, ascending: freed says whether the pages that start in a piece have no owner
 // any more.
 template <typename Visit>
@@ -193,6 +190,7 @@ void KVLedger::leave_pages(int32_t pool, int64_t request, UnitRange units, Visit
     const int32_t shift = geometry_.page_shift;
     SharedPages& shared = states_[request].shared[pool];
     const int64_t end_page = pages_for(units.end, shift);
+    undo_.units.push_back(LostUnits{request, pool, units});
     int64_t begin = units.begin;
     bool freed = true;
     const auto go_on = [&](int64_t unit, bool freed_from_here) {
@@ -205,6 +203,7 @@ void KVLedger::leave_pages(int32_t pool, int64_t request, UnitRange units, Visit
     int64_t seen_until = units.begin;
     for (auto page = shared.from(pages_for(units.begin, shift)); page != shared.end() && page->page < end_page; ++page) {
         const int64_t page_begin = page->page << shift;
+        undo_.pages.push_back(LeftPage{request, pool, *page});
         if (seen_until < page_begin) {
             go_on(seen_until, true);
         }
@@ -219,7 +218,6 @@ void KVLedger::leave_pages(int32_t pool, int64_t request, UnitRange units, Visit
 }
 
 void KVLedger::release_to_back(Release& release, int32_t pool, int64_t request, UnitRange range) {
-    remember_units(request, pool);
     UnitRuns& owned = states_[request].owned[pool];
     owned.split(range, [&](UnitRange piece, bool is_owned) {
         if (is_owned) {
@@ -253,7 +251,6 @@ int64_t KVLedger::release_to_front(Release& release, const JournalEntry& entry, 
     if (entry.kind != JournalEntry::Kind::kAllocated || !still_runs(entry)) {
         return ring_position;
     }
-    remember_units(entry.request, entry.pool);
     UnitRuns& owned = states_[entry.request].owned[entry.pool];
     const int64_t capacity_pages = queues_[entry.pool].capacity();
     owned.split(entry.units, [&](UnitRange piece, bool is_owned) {

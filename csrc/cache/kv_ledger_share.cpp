@@ -92,6 +92,19 @@ KVLedger::Sharing KVLedger::share_prefix(const IntList& sources, const IntList& 
     return sharing;
 }
 
+IntList KVLedger::shared_pages(int64_t request, int64_t pool) const {
+    check_running("shared_pages", "req", request);
+    check_pool("shared_pages", pool);
+    IntList indices;
+    const SharedPages& pages = states_[request].shared[pool];
+    for (auto page = pages.from(0); page != pages.end(); ++page) {
+        if (owners_.owners(page->record) > 1) {
+            indices.push_back(page->page);
+        }
+    }
+    return indices;
+}
+
 void KVLedger::check_running(const char* op, const char* name, int64_t request) const {
     TORCH_CHECK_VALUE(request >= 0 && request < geometry_.max_requests, op, ": ", name, " is ", request,
                       ", expected 0 <= request < ", geometry_.max_requests, " (max_requests)");

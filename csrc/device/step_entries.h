@@ -50,10 +50,13 @@ class StepEntries {
     }
 
     // int32 slots of tokens (ratio 1) or groups, as the request tables have them: MTE2 fetches each row's entries. Several
-    // tables share the walk over the rows.
+    // tables share the walk over the rows; without a pool there is nothing to walk for, and `entries` means nothing.
     template <int64_t ratio, uint32_t tables>
     __aicore__ inline void slots(const SlotTable (&pools)[tables], int64_t entries) {
         static_assert(tables * kTileEntries <= kScratchElems, "a tile for each table");
+        if (!any_exists(pools, tables)) {
+            return;
+        }
         rows_.next_stage();
         const int64_t live = rows_.prefix(ratio).GetValue(static_cast<uint32_t>(rows_.params().num_rows));
         start<ratio>(
@@ -81,6 +84,14 @@ class StepEntries {
     template <int64_t ratio>
     __aicore__ inline void start(const BlockShare& share) {
         pieces_.start(rows_.prefix(ratio), rows_.params().num_rows, share, kTileEntries, kLaneElems);
+    }
+
+    __aicore__ inline bool any_exists(const SlotTable* pools, uint32_t tables) const {
+        bool exists = false;
+        for (uint32_t table = 0; table < tables; ++table) {
+            exists = exists || pool_exists(pools[table].row_elems);
+        }
+        return exists;
     }
 
     // The row that a piece belongs to; behind the last row, one of padding.

@@ -126,6 +126,7 @@ class CheckedAllocator:
         for req in range(self.layout.max_requests):
             if req in self.model.requests:
                 assert self.alloc.allocated_len(req) == self.length(req)
+                assert self.alloc.shared_pages(req) == self.model.shared_pages(req)
                 self.known_absent.discard(req)
             elif req not in self.known_absent:  # an error is slow to raise
                 try:

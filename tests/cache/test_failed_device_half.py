@@ -60,6 +60,36 @@ def test_a_table_that_lost_a_slot_stops_the_call_and_nothing_changes(call):
     assert not any(table.any() for table in tables.in_order())
 
 
+@pytest.mark.cpu_only
+def test_a_failed_restore_of_an_inner_backup_can_be_tried_again():
+    alloc, tables = make()
+    at_outer = books(alloc)
+    outer = alloc.backup_state()
+    alloc.reserve_extend([1], [6], [14])
+    at_inner, tables_at_inner = books(alloc), [table.clone() for table in tables.in_order()]
+    inner = alloc.backup_state()
+    assert alloc.share_prefix([1], [2], [13]).starts == [13]
+    alloc.evict([1], [14])
+    alloc.reserve_extend([1], [14], [22])
+    evicted = [(table == 0) & (was != 0) for table, was in zip(tables.in_order(), tables_at_inner, strict=True)]
+    kept, before = int(tables.full[1, 20]), books(alloc)
+    tables.full[1, 20] = 0
+    with pytest.raises(ValueError, match="did something else write it"):
+        alloc.restore_state(inner)
+    assert books(alloc) == before
+    assert alloc.allocated_len(2) == 13
+
+    tables.full[1, 20] = kept
+    alloc.restore_state(inner)
+    assert books(alloc)[1] == at_inner[1]
+    for table, was, gone in zip(tables.in_order(), tables_at_inner, evicted, strict=True):
+        assert torch.equal(table, was.masked_fill(gone, 0))
+    alloc.restore_state(outer)
+    assert books(alloc)[1] == at_outer[1]
+    alloc.free([0, 1])
+    assert [alloc.available_pages(pool) for pool in POOLS] == [12] * 6
+
+
 def test_a_layout_keeps_its_own_page_counts():
     pages = {"full": 2}
     layout = KVLayout(num_pages=pages)

@@ -222,6 +222,14 @@ class AllocatorModel:
                     self.full_to_swa[self.rows["full"][target][unit]] = self.rows["swa"][target][unit]
         return starts, copies
 
+    def shared_pages(self, req):
+        """dict pool -> page indices with several owners."""
+        return {
+            pool: sorted(index for index, page in pages.items() if self.owner_counts[pool][page] > 1)
+            for pool, pages in self.requests[req].pages.items()
+            if pool in self.pools
+        }
+
     def take(self, pool):
         page = self.free_pages[pool].pop(0)
         self.takes += 1

@@ -238,6 +238,22 @@ class KVAllocator:
             first += count
         return SharedPrefix(starts, copies)
 
+    def shared_pages(self, req: int) -> dict[str, list[int]]:
+        """Page indices, ascending, of those pages of a running request that other requests own as well, by pool that
+        exists. Neither a step nor a transfer (``disagg.state_payloads``) may write them.
+
+        Raises:
+            ValueError: the request is not running.
+
+        Source: docs/spec.md, shared prefixes.
+        """
+        request = host_integer("shared_pages", "req", req)
+        return {
+            pool: self._ledger.shared_pages(request, index)
+            for index, pool in enumerate(POOLS)
+            if self.layout.has_pool(pool)
+        }
+
     def evict(self, reqs: Integers, committed_lens: Integers) -> None:
         """Frees the whole pages of swa, c4_state and c128_state that lie before the windows of ``committed_lens``.
 
