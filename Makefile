@@ -8,7 +8,7 @@ PIP_INSTALL = $(PY) -m pip install --quiet --no-compile
 PYTEST = $(PY) -m pytest -n auto --maxprocesses 8
 export TOKENIZERS_PARALLELISM = false
 
-.PHONY: demo test test-cpu test-ascend-sim bench bench-sim fuzz soak mutation typecheck clang lint build build-sim setup wheel clean
+.PHONY: demo test test-cpu test-ascend-sim test-ascend-sim-a5 bench bench-sim fuzz soak mutation typecheck clang lint build build-sim setup wheel clean
 
 setup: $(VENV)/.ready
 
@@ -44,6 +44,12 @@ test-cpu: build
 test-ascend-sim: build-sim
 	DSV4_BACKEND=ascend-sim $(PYTEST) tests/ops tests/cache
 
+# The kernels that differ on Atlas A5, as they are there. Of A5 the simulator knows what they call, and no more.
+test-ascend-sim-a5: build-sim
+	PATH="$(abspath $(VENV))/bin:$$PATH" cmake --build build/cmake --target dsv4_sim_kernels_a5
+	DSV4_BACKEND=ascend-sim DSV4_SIM_KERNELS=build/cmake/tests/ascend_backend/a5/libdsv4_sim_kernels.so \
+		$(PYTEST) tests/ops/test_apply_rotary.py tests/ops/test_c4_slots_from_full.py
+
 include tests/npu_sim/npu_sim.mk
 include tests/transfer/transfer.mk
 
@@ -67,10 +73,12 @@ bench: build $(VENV)/.ready-for-developers
 bench-sim: build-sim
 	$(PY) bench/simulated_cost.py
 
-# The kernels against the headers of a CANN toolkit, without its compiler: make typecheck CANN_HOME=<folder>
+# The kernels against the headers of a CANN toolkit, without its compiler:
+# make typecheck CANN_HOME=<folder> [ARCHITECTURE=dav-3510]
+ARCHITECTURE ?= dav-2201
 typecheck: setup
 	PATH="$(abspath $(VENV))/bin:$$PATH" cmake -S . -B build/typecheck -G Ninja \
-		-DPython_EXECUTABLE=$(abspath $(PY)) -DDSV4_CANN_HOME=$(CANN_HOME)
+		-DPython_EXECUTABLE=$(abspath $(PY)) -DDSV4_CANN_HOME=$(CANN_HOME) -DDSV4_ARCHITECTURE=$(ARCHITECTURE)
 	PATH="$(abspath $(VENV))/bin:$$PATH" cmake --build build/typecheck --target typecheck_kernels
 
 # The kernels and the device simulator with clang++, without warnings; says so and succeeds where there is no clang++.
