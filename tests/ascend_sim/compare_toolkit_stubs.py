@@ -1,6 +1,6 @@
 """Runs a CANN toolkit's own stub generator over the kernels and compares its launch headers with ours.
 
-    python tests/ascend_sim/compare_toolkit_stubs.py <toolkit folder> [dav-2201]     (part of `make typecheck CANN_HOME=..`)
+    python tests/ascend_sim/compare_toolkit_stubs.py <toolkit folder> [dav-2201]    (part of `make typecheck`)
 
 The toolkit's script reads preprocessed device code; the device compiler that makes it is not needed, because what the
 script looks at are the macros of kernel signatures and the parameter structs. Nothing of the toolkit is kept.

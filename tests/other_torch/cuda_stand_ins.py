@@ -23,7 +23,7 @@ def _run(*command: str | Path) -> str:
 
 
 def wanted_from_nvidia(libraries: list[Path]) -> tuple[set[str], dict[str, set[str]]]:
-    """Names of NVIDIA's libraries that `libraries` load, and the functions that they take by symbol version ("" for none)."""
+    """What `libraries` want of NVIDIA's: names of libraries, and functions by their symbol version ("" for none)."""
     names: set[str] = set()
     undefined: set[str] = set()
     defined: set[str] = set()
@@ -53,11 +53,18 @@ def make_stand_ins(folder: Path) -> list[str]:
     missing = sorted(name for name in names if not (folder / name).exists())
     with tempfile.TemporaryDirectory() as scratch:
         source, versions = Path(scratch, "stand_ins.c"), Path(scratch, "versions.map")
-        source.write_text("".join(f"long {name}(void) {{ return 100; }}\n" for name in sorted(set().union(*functions.values()))))
+        every_function = sorted(set().union(*functions.values()))
+        source.write_text("".join(f"long {function}(void) {{ return 100; }}\n" for function in every_function))
         versions.write_text(
-            "".join(f"{version} {{ global: {'; '.join(sorted(group))}; }};\n" for version, group in functions.items() if version)
+            "".join(
+                f"{version} {{ global: {'; '.join(sorted(functions[version]))}; }};\n"
+                for version in functions
+                if version
+            )
         )
-        # All hold the same functions: a loader takes the first and looks for versions in the library that it was told.
+        # All hold the same functions: a loader takes the first that it finds, and looks for a version in the library
+        # that the version is said to come from.
         for name in missing:
-            _run("cc", "-shared", "-fPIC", "-fno-builtin", "-o", folder / name, source, f"-Wl,-soname,{name}", f"-Wl,--version-script={versions}")
+            options = [f"-Wl,-soname,{name}", f"-Wl,--version-script={versions}"]
+            _run("cc", "-shared", "-fPIC", "-fno-builtin", "-o", folder / name, source, *options)
     return missing

@@ -57,7 +57,7 @@ def install_package(environment: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("torch", help="version of torch, as in 2.10.0")
-    parser.add_argument("--environment", type=Path, help="folder of the environment, build/torch-<version> if not given")
+    parser.add_argument("--environment", type=Path, help="its folder; build/torch-<version> if not given")
     arguments = parser.parse_args()
     environment = (arguments.environment or REPOSITORY / "build" / f"torch-{arguments.torch}").resolve()
     make_environment(environment, arguments.torch)

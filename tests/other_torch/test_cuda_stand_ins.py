@@ -28,7 +28,8 @@ def torch_lib(tmp_path: Path) -> Path:
     folder.mkdir()
     versions = nvidia / "versions.map"
     versions.write_text("libcudart.so.12 { global: *; };\n")
-    link(nvidia / "libcudart.so.12", "long cudaGetDeviceCount(void) { return 1; }\n", f"-Wl,--version-script={versions}")
+    script = f"-Wl,--version-script={versions}"
+    link(nvidia / "libcudart.so.12", "long cudaGetDeviceCount(void) { return 1; }\n", script)
     link(nvidia / "libnccl.so.2", "long ncclGetVersion(void) { return 1; }\n")
     link(folder / "libc10_cuda.so", "long cuOfTorch(void) { return 7; }\n")
     needs = [str(nvidia / "libcudart.so.12"), str(nvidia / "libnccl.so.2"), str(folder / "libc10_cuda.so")]
