@@ -6,7 +6,7 @@
 namespace dsv4 {
 
 // What a kernel may take of UB for its buffers: 184 KB less what the toolkit of later versions reserves, and less 2 KB
-// for an error lane and the rounding of buffers. That is of Atlas A2 and A3; A5 has 248 KB.
+// for an error lane and the rounding of buffers.
 constexpr int64_t kUbBudgetBytes = 188160 - 2048;
 constexpr int64_t kUbBlockBytes = 32;     // the unit of alignment in UB
 constexpr int64_t kMaxCopyBlocks = 4095;  // rows that one copy moves
