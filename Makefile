@@ -9,7 +9,7 @@ PIP_INSTALL = $(PY) -m pip install --quiet --no-compile
 PYTEST = $(PY) -m pytest -n auto --maxprocesses 8
 export TOKENIZERS_PARALLELISM = false
 
-.PHONY: demo test test-all test-cpu test-cpu-thorough test-ascend-sim test-ascend-sim-thorough explore bench bench-sim fuzz soak mutation typecheck clang lint build build-sim setup wheel clean
+.PHONY: demo test test-all test-cpu test-cpu-thorough test-ascend-sim test-ascend-sim-thorough test-ascend-sim-a5 explore bench bench-sim fuzz soak mutation typecheck clang lint build build-sim setup wheel clean
 
 setup: $(VENV)/.ready
 
@@ -44,7 +44,7 @@ demo: build
 # Parts of the tests, each a target. Those in REST_PARTS are not part of `make test`, to keep it short: tests marked
 # thorough, and settings that only repeat tests. A folder's .mk file adds its own with += and is included below.
 TEST_PARTS = test-cpu test-ascend-sim
-REST_PARTS = test-cpu-thorough test-ascend-sim-thorough
+REST_PARTS = test-cpu-thorough test-ascend-sim-thorough test-ascend-sim-a5
 RUN_PARTS = @$(PYTHON) tests/run_parts.py --make "$(MAKE)" --setup setup --setup build --setup build-sim
 QUICK = -m "not thorough"
 THOROUGH = -m thorough
@@ -66,6 +66,12 @@ test-ascend-sim: build-sim
 
 test-ascend-sim-thorough: build-sim
 	DSV4_BACKEND=ascend-sim $(PYTEST) $(THOROUGH) tests/ops tests/cache
+
+# The kernels that differ on Atlas A5, as they are there. Of A5 the simulator knows what they call, and no more.
+test-ascend-sim-a5: build-sim
+	PATH="$(abspath $(VENV))/bin:$$PATH" cmake --build build/cmake --target dsv4_sim_kernels_a5
+	DSV4_BACKEND=ascend-sim DSV4_SIM_KERNELS=build/cmake/tests/ascend_backend/a5/libdsv4_sim_kernels.so \
+		$(PYTEST) tests/ops/test_apply_rotary.py tests/ops/test_c4_slots_from_full.py
 
 include tests/npu_sim/npu_sim.mk
 include tests/transfer/transfer.mk
@@ -95,10 +101,12 @@ bench: build $(VENV)/.ready-for-developers
 bench-sim: build-sim
 	$(PY) bench/simulated_cost.py
 
-# The kernels against the headers of a CANN toolkit, without its compiler: make typecheck CANN_HOME=<folder>
+# The kernels against the headers of a CANN toolkit, without its compiler:
+# make typecheck CANN_HOME=<folder> [ARCHITECTURE=dav-3510]
+ARCHITECTURE ?= dav-2201
 typecheck: setup
 	PATH="$(abspath $(VENV))/bin:$$PATH" cmake -S . -B build/typecheck -G Ninja \
-		-DPython_EXECUTABLE=$(abspath $(PY)) -DDSV4_CANN_HOME=$(CANN_HOME)
+		-DPython_EXECUTABLE=$(abspath $(PY)) -DDSV4_CANN_HOME=$(CANN_HOME) -DDSV4_ARCHITECTURE=$(ARCHITECTURE)
 	PATH="$(abspath $(VENV))/bin:$$PATH" cmake --build build/typecheck --target typecheck_kernels
 
 # The kernels and the device simulator with clang++, without warnings; says so and succeeds where there is no clang++.
