@@ -9,15 +9,16 @@ PIP_INSTALL = $(PY) -m pip install --quiet --no-compile
 PYTEST = $(PY) -m pytest -n auto --maxprocesses 8
 export TOKENIZERS_PARALLELISM = false
 
-.PHONY: demo test test-all test-cpu test-cpu-thorough test-ascend-sim test-ascend-sim-thorough test-ascend-sim-a5 explore bench bench-sim fuzz soak mutation typecheck clang lint build build-sim setup wheel clean
+.PHONY: demo test test-all test-cpu test-cpu-thorough test-ascend-sim test-ascend-sim-thorough test-ascend-sim-a5 explore bench bench-sim fuzz soak mutation typecheck clang lint build build-sim setup clean
 
 setup: $(VENV)/.ready
 
-# Another hypothesis draws other examples. torch first and pinned: an unpinned torch would be a CUDA build of several gigabytes.
+# torch first and pinned, for this environment alone: an unpinned torch would be a CUDA build of several gigabytes. Another
+# hypothesis draws other examples.
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(PIP_INSTALL) --upgrade pip "setuptools>=77" wheel
-	$(PIP_INSTALL) torch==2.13.0 pybind11 cmake ninja
+	$(PIP_INSTALL) torch==2.13.0 cmake ninja
 	$(PIP_INSTALL) "transformers==5.24.0" safetensors pytest pytest-xdist "hypothesis==6.170.17" numpy
 	touch $@
 
@@ -31,7 +32,8 @@ ifdef BUILT
 build build-sim:
 else
 build: setup
-	PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) -m pip install --quiet --no-build-isolation --no-deps --editable .
+	$(PY) setup.py --quiet build_ext --inplace
+	$(PIP_INSTALL) --no-build-isolation --no-deps --editable .
 
 # The kernels against the device simulator, and naive ones to compare with; needed by tests and bench-sim only.
 build-sim: build
@@ -113,8 +115,8 @@ typecheck: setup
 clang: build
 	PATH="$(abspath $(VENV))/bin:$$PATH" cmake --build build/cmake --target clang_kernels
 
-wheel: setup
-	PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
+include distribution/distribution.mk
+include tests/aarch64/aarch64.mk
 
 lint: $(VENV)/.ready-for-developers
 	$(PY) -m ruff check .
@@ -122,4 +124,4 @@ lint: $(VENV)/.ready-for-developers
 	$(PY) -m mypy
 
 clean:
-	rm -rf build dist python/*.egg-info python/dsv4_npu_ops/*.so
+	rm -rf build dist python/*.egg-info python/dsv4_npu_ops/*.so python/dsv4_npu_ops/_built_for.py

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum
 from typing import Protocol
 
 from torch import Tensor
 
 
-class StateType(StrEnum):
+class StateType(str, Enum):
     """Kinds of state that travel, in the order in which both ends list them."""
 
     SWA = "swa"
@@ -23,6 +23,9 @@ class StateType(StrEnum):
     """unfinished input of the ratio-4 compressors, attention's and indexer's; slots of pool ``c4_state``"""
     C128_STATE = "c128_state"
     """unfinished input of the ratio-128 compressors; slots of pool ``c128_state``"""
+
+    def __str__(self) -> str:  # as enum.StrEnum has it, which Python 3.10 has not
+        return self.value
 
 
 class CompressorTensors(Protocol):
