@@ -9,15 +9,16 @@ PIP_INSTALL = $(PY) -m pip install --quiet --no-compile
 PYTEST = $(PY) -m pytest -n auto --maxprocesses 8
 export TOKENIZERS_PARALLELISM = false
 
-.PHONY: demo test test-all test-cpu test-cpu-thorough test-ascend-sim test-ascend-sim-thorough explore bench bench-sim fuzz soak mutation typecheck clang lint build build-sim setup wheel clean
+.PHONY: demo test test-all test-cpu test-cpu-thorough test-ascend-sim test-ascend-sim-thorough test-ascend-sim-a5 explore bench bench-sim fuzz soak mutation typecheck clang lint build build-sim setup clean
 
 setup: $(VENV)/.ready
 
-# Another hypothesis draws other examples. torch first and pinned: an unpinned torch would be a CUDA build of several gigabytes.
+# torch first and pinned, for this environment alone: an unpinned torch would be a CUDA build of several gigabytes. Another
+# hypothesis draws other examples.
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(PIP_INSTALL) --upgrade pip "setuptools>=77" wheel
-	$(PIP_INSTALL) torch==2.13.0 pybind11 cmake ninja
+	$(PIP_INSTALL) torch==2.13.0 cmake ninja
 	$(PIP_INSTALL) "transformers==5.24.0" safetensors pytest pytest-xdist "hypothesis==6.170.17" numpy
 	touch $@
 
@@ -31,7 +32,8 @@ ifdef BUILT
 build build-sim:
 else
 build: setup
-	PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) -m pip install --quiet --no-build-isolation --no-deps --editable .
+	$(PY) setup.py --quiet build_ext --inplace
+	$(PIP_INSTALL) --no-build-isolation --no-deps --editable .
 
 # The kernels against the device simulator, and naive ones to compare with; needed by tests and bench-sim only.
 build-sim: build
@@ -44,7 +46,7 @@ demo: build
 # Parts of the tests, each a target. Those in REST_PARTS are not part of `make test`, to keep it short: tests marked
 # thorough, and settings that only repeat tests. A folder's .mk file adds its own with += and is included below.
 TEST_PARTS = test-cpu test-ascend-sim
-REST_PARTS = test-cpu-thorough test-ascend-sim-thorough
+REST_PARTS = test-cpu-thorough test-ascend-sim-thorough test-ascend-sim-a5
 RUN_PARTS = @$(PYTHON) tests/run_parts.py --make "$(MAKE)" --setup setup --setup build --setup build-sim
 QUICK = -m "not thorough"
 THOROUGH = -m thorough
@@ -66,6 +68,12 @@ test-ascend-sim: build-sim
 
 test-ascend-sim-thorough: build-sim
 	DSV4_BACKEND=ascend-sim $(PYTEST) $(THOROUGH) tests/ops tests/cache
+
+# The kernels that differ on Atlas A5, as they are there. Of A5 the simulator knows what they call, and no more.
+test-ascend-sim-a5: build-sim
+	PATH="$(abspath $(VENV))/bin:$$PATH" cmake --build build/cmake --target dsv4_sim_kernels_a5
+	DSV4_BACKEND=ascend-sim DSV4_SIM_KERNELS=build/cmake/tests/ascend_backend/a5/libdsv4_sim_kernels.so \
+		$(PYTEST) tests/ops/test_apply_rotary.py tests/ops/test_c4_slots_from_full.py
 
 include tests/npu_sim/npu_sim.mk
 include tests/transfer/transfer.mk
@@ -95,18 +103,20 @@ bench: build $(VENV)/.ready-for-developers
 bench-sim: build-sim
 	$(PY) bench/simulated_cost.py
 
-# The kernels against the headers of a CANN toolkit, without its compiler: make typecheck CANN_HOME=<folder>
+# The kernels against the headers of a CANN toolkit, without its compiler:
+# make typecheck CANN_HOME=<folder> [ARCHITECTURE=dav-3510]
+ARCHITECTURE ?= dav-2201
 typecheck: setup
 	PATH="$(abspath $(VENV))/bin:$$PATH" cmake -S . -B build/typecheck -G Ninja \
-		-DPython_EXECUTABLE=$(abspath $(PY)) -DDSV4_CANN_HOME=$(CANN_HOME)
+		-DPython_EXECUTABLE=$(abspath $(PY)) -DDSV4_CANN_HOME=$(CANN_HOME) -DDSV4_ARCHITECTURE=$(ARCHITECTURE)
 	PATH="$(abspath $(VENV))/bin:$$PATH" cmake --build build/typecheck --target typecheck_kernels
 
 # The kernels and the device simulator with clang++, without warnings; says so and succeeds where there is no clang++.
 clang: build
 	PATH="$(abspath $(VENV))/bin:$$PATH" cmake --build build/cmake --target clang_kernels
 
-wheel: setup
-	PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
+include distribution/distribution.mk
+include tests/aarch64/aarch64.mk
 
 lint: $(VENV)/.ready-for-developers
 	$(PY) -m ruff check .
@@ -114,4 +124,4 @@ lint: $(VENV)/.ready-for-developers
 	$(PY) -m mypy
 
 clean:
-	rm -rf build dist python/*.egg-info python/dsv4_npu_ops/*.so
+	rm -rf build dist python/*.egg-info python/dsv4_npu_ops/*.so python/dsv4_npu_ops/_built_for.py

@@ -6,6 +6,7 @@ over the same tests (`make test` does all that need no hardware).
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import random_draws
@@ -24,7 +25,9 @@ QUICK_VARIANTS = 3
 if KERNEL_SIM:
     from ascend_backend.backend import AscendSim
 
-    simulated_device = AscendSim()
+    # Other kernels than those for Atlas A2 and A3 (make test-ascend-sim-a5).
+    kernels = os.environ.get("DSV4_SIM_KERNELS")
+    simulated_device = AscendSim(Path(kernels) if kernels else None)
 elif NPU:
     from npu_backend.backend import Npu
 

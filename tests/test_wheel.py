@@ -1,12 +1,19 @@
 """The wheel carries everything: built from the tree, installed elsewhere, imported from outside the checkout."""
 
 import os
+import re
 import subprocess
 import sys
 import zipfile
+from email.parser import HeaderParser
+from importlib.metadata import distribution
 from pathlib import Path
 
+import pytest
+import torch
+
 ROOT = Path(__file__).resolve().parents[1]
+RELEASE = ".".join(torch.__version__.split(".")[:2])
 
 SMOKE = """
 import pathlib, sys
@@ -19,6 +26,17 @@ assert rows.tolist() == [[4., 5.], [0., 1.]]
 print(d.__version__)
 """
 
+# Refuses every installed module but torch, what torch requires, and the package.
+TORCH_ALONE = """
+import sys
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        top = name.partition(".")[0]
+        if top not in sys.stdlib_module_names and top not in ALLOWED and path is None:
+            raise ModuleNotFoundError(f"{name} is not there", name=name)
+sys.meta_path.insert(0, Refuse())
+"""
+
 
 def run(*command: str, cwd: Path, **variables: str) -> str:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -28,16 +46,94 @@ def run(*command: str, cwd: Path, **variables: str) -> str:
     return result.stdout
 
 
-def test_wheel_works_outside_the_checkout(tmp_path: Path) -> None:
-    pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
-    options = ("--no-build-isolation", "--no-deps")
-    run(*pip, "wheel", *options, "--wheel-dir", str(tmp_path), str(ROOT), cwd=tmp_path)
-    (wheel,) = tmp_path.glob("dsv4_npu_ops-*.whl")
-    names = zipfile.ZipFile(wheel).namelist()
-    assert "dsv4_npu_ops/py.typed" in names
-    assert not [name for name in names if name.startswith(("tests", "bench")) or "sim" in name.lower()]
+def pip(*arguments: str, cwd: Path, **variables: str) -> None:
+    run(sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments, cwd=cwd, **variables)
 
-    site = tmp_path / "site"
-    run(*pip, "install", "--no-deps", "--target", str(site), str(wheel), cwd=tmp_path)
-    version = run(sys.executable, "-c", SMOKE, str(site), cwd=tmp_path, PYTHONPATH=str(site))
+
+def build_wheel(source: Path, folder: Path, **variables: str) -> Path:
+    """Wheel of a source tree or of a source distribution."""
+    pip("wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", str(folder), str(source), cwd=folder, **variables)
+    (wheel,) = folder.glob("dsv4_npu_ops-*.whl")
+    return wheel
+
+
+def install(wheel: Path, site: Path) -> None:
+    pip("install", "--no-deps", "--target", str(site), str(wheel), cwd=site.parent)
+
+
+def check_smoke(wheel: Path, folder: Path) -> None:
+    """Installs and imports it, away from any checkout."""
+    site = folder / "site"
+    install(wheel, site)
+    version = run(sys.executable, "-c", SMOKE, str(site), cwd=folder, PYTHONPATH=str(site))
     assert version.strip() == wheel.name.split("-")[1]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(ROOT, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def site(wheel: Path) -> Path:
+    install(wheel, wheel.parent / "installed")
+    return wheel.parent / "installed"
+
+
+def required_modules(name: str, seen: set[str]) -> set[str]:
+    """Top-level modules of a distribution and of all that it requires here."""
+    if name in seen:
+        return set()
+    seen.add(name)
+    found = distribution(name)
+    modules = {Path(file).parts[0].removesuffix(".py") for file in found.files or [] if ".dist-info" not in str(file)}
+    for line in found.requires or []:
+        if "extra ==" not in line:
+            required = re.split(r"[^\w.-]", line, maxsplit=1)[0].lower()
+            try:
+                modules |= required_modules(required, seen)
+            except ModuleNotFoundError:  # of another platform
+                continue
+    return modules
+
+
+def test_the_wheel_works_outside_the_checkout(wheel: Path, tmp_path: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {"dsv4_npu_ops/py.typed", "dsv4_npu_ops/_C.pyi", "dsv4_npu_ops/torch_ops.pyi"} <= set(names)
+    assert [name for name in names if "/_C." in name and name.endswith(".so")] == ["dsv4_npu_ops/_C.abi3.so"]
+    assert not [name for name in names if name.startswith(("tests", "bench")) or "sim" in name.lower()]
+    check_smoke(wheel, tmp_path)
+
+
+def test_the_metadata_name_the_torch_that_it_was_built_for(wheel: Path) -> None:
+    assert re.fullmatch(rf"dsv4_npu_ops-[\d.]+\+torch{RELEASE}-cp310-abi3-linux_\w+\.whl", wheel.name), wheel.name
+    (metadata,) = (name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".dist-info/METADATA"))
+    fields = HeaderParser().parsestr(zipfile.ZipFile(wheel).read(metadata).decode())
+    assert [line for line in fields.get_all("Requires-Dist") if "extra ==" not in line] == [f"torch=={RELEASE}.*"]
+    assert fields["Requires-Python"] == ">=3.10"
+
+
+def test_the_core_needs_nothing_beyond_torch(site: Path, tmp_path: Path) -> None:
+    allowed = {"dsv4_npu_ops", *required_modules("torch", set())} - {"numpy", "setuptools"}
+    code = f"ALLOWED = {allowed!r}\n{TORCH_ALONE}{SMOKE}"
+    assert "+torch" in run(sys.executable, "-c", code, str(site), cwd=tmp_path, PYTHONPATH=str(site))
+    refused = code.replace("print(d.__version__)", "import pytest")
+    with pytest.raises(AssertionError, match="pytest is not there"):
+        run(sys.executable, "-c", refused, str(site), cwd=tmp_path, PYTHONPATH=str(site))
+
+
+def test_libraries_have_no_run_path(site: Path, tmp_path: Path) -> None:
+    libraries = list(site.rglob("*.so"))
+    assert libraries
+    for library in libraries:
+        dynamic = run("readelf", "--dynamic", "--wide", str(library), cwd=tmp_path)
+        assert "(NEEDED)" in dynamic
+        assert "(RPATH)" not in dynamic and "(RUNPATH)" not in dynamic, dynamic
+        assert str(ROOT).encode() not in library.read_bytes()
+
+
+def test_the_extension_is_for_every_python(site: Path, tmp_path: Path) -> None:
+    """It uses two functions of Python, which its stable ABI has had from the start."""
+    symbols = run("nm", "--dynamic", "--undefined-only", str(site / "dsv4_npu_ops/_C.abi3.so"), cwd=tmp_path)
+    used = set(re.findall(r"\bU (_?Py\w+)", symbols))
+    assert used == {"PyModule_Create2", "PyModule_AddStringConstant", "Py_DecRef"}

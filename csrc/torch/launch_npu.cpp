@@ -8,6 +8,7 @@
 #include <cctype>
 #include <mutex>
 #include <optional>
+#include <regex>
 #include <string>
 #include <tuple>
 
@@ -47,10 +48,15 @@ std::string device_soc() {
     return soc;
 }
 
-// A kernel binary for another kind of NPU is not registered, and launching it reports success without running it.
+// A kernel binary for another architecture is not registered, and launching it reports success without running it.
+bool kernels_run_on(const std::string& soc) {
+    static const std::regex kinds(DSV4_SOC_KINDS);
+    return std::regex_match(soc, kinds);
+}
+
 void check_soc() {
     const std::string soc = device_soc();
-    TORCH_CHECK(soc == DSV4_SOC_VERSION, "dsv4_npu_ops: the NPU library was built for " DSV4_SOC_VERSION
+    TORCH_CHECK(kernels_run_on(soc), "dsv4_npu_ops: the NPU library was built for " DSV4_SOC_VERSION
                 ", and this device is ", soc.empty() ? "unknown to the runtime" : soc,
                 "; expected a library built with DSV4_SOC_VERSION set to the device's kind");
 }
@@ -74,7 +80,10 @@ DeviceState& state_of(const at::Device& device) {
     return state;
 }
 
-std::tuple<std::string, std::string> soc_versions() { return {DSV4_SOC_VERSION, device_soc()}; }
+std::tuple<std::string, std::string, bool> soc_versions() {
+    const std::string soc = device_soc();
+    return {DSV4_SOC_VERSION, soc, kernels_run_on(soc)};
+}
 
 // Nothing for a device that has run no op.
 std::optional<at::Tensor> error_lanes_of(int64_t device_index) {
@@ -107,7 +116,7 @@ void launch(const char* op, at::TensorList memory, int64_t blocks,
 }
 
 TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {
-    m.def("npu_soc_versions() -> (str built_for, str device)", &soc_versions);
+    m.def("npu_soc_versions() -> (str built_for, str device, bool runs)", &soc_versions);
     m.def("npu_error_lanes(int device_index) -> Tensor?", &error_lanes_of);
 }
 

@@ -1,10 +1,25 @@
 // The Python extension module. Loading it registers the ops under torch.ops.dsv4_npu_ops; it exports build facts only.
-#include <pybind11/pybind11.h>
+// It keeps to Python's stable ABI (CMakeLists.txt defines Py_LIMITED_API): one build serves every Python from 3.10 on.
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
 #include <torch/version.h>
 
-PYBIND11_MODULE(_C, m) {
-    m.doc() = "Registers torch.ops.dsv4_npu_ops; the attributes are facts about this build.";
-    m.attr("version") = DSV4_VERSION;
-    m.attr("torch_version") = TORCH_VERSION;
-    m.attr("compiler") = DSV4_COMPILER;
+namespace {
+
+PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_C", "Registers torch.ops.dsv4_npu_ops; the attributes are facts about this build.", -1,
+    nullptr, nullptr, nullptr, nullptr, nullptr};
+
+}  // namespace
+
+PyMODINIT_FUNC PyInit__C() {
+    PyObject* const module = PyModule_Create(&definition);
+    if (module == nullptr) return nullptr;
+    if (PyModule_AddStringConstant(module, "version", DSV4_VERSION) < 0 ||
+        PyModule_AddStringConstant(module, "torch_version", TORCH_VERSION) < 0 ||
+        PyModule_AddStringConstant(module, "compiler", DSV4_COMPILER) < 0) {
+        Py_DecRef(module);
+        return nullptr;
+    }
+    return module;
 }

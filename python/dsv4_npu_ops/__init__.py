@@ -1,8 +1,6 @@
 """Bookkeeping ops of DeepSeek-V4 serving on Ascend NPUs, which also run on a CPU. See README.md and docs/spec.md."""
 
-import torch  # noqa: F401  (its libraries must be loaded before the extension)
-
-from dsv4_npu_ops._C import version as __version__
+from dsv4_npu_ops._extension import version as __version__
 from dsv4_npu_ops.cache import HostStaging, KVAllocator, PoolExhausted
 from dsv4_npu_ops.device_errors import DeviceError, device_errors
 from dsv4_npu_ops.graph_capture import graph_capture

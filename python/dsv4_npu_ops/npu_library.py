@@ -70,9 +70,9 @@ def _load() -> str | None:
         torch.ops.load_library(str(path))
     except OSError as error:
         return f"{path} cannot be loaded: {error}"
-    built_for, device = torch.ops.dsv4_npu_ops.npu_soc_versions()
+    built_for, device, runs = torch.ops.dsv4_npu_ops.npu_soc_versions()
     # A host without a device knows no kind; the first op checks again.
-    if device and device != built_for:
+    if device and not runs:
         return f"{path} was built for {built_for}, and the device is {device}: build with DSV4_SOC_VERSION={device}"
     return None
 

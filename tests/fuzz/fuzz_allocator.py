@@ -20,8 +20,8 @@ def run_one_cache(seed, steps):
         try:
             actions.any_action()
         except Exception as error:
-            error.add_note(f"failed: --seed {seed} --steps {step + 1}, page sizes {checked.layout.page_size}")
-            raise
+            reproduce = f"--seed {seed} --steps {step + 1}, page sizes {checked.layout.page_size}"
+            raise RuntimeError(f"failed: {reproduce}") from error
     checked.finish()
     return checked.outcomes
 

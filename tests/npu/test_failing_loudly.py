@@ -48,7 +48,9 @@ except RuntimeError as error:
     assert message.startswith("KVLayout: device 'npu' needs an NPU, and torch_npu cannot be imported: lib")
 
 
-def test_a_library_for_another_kind_of_npu_is_an_error(run_process):
+@pytest.mark.parametrize("kind", ["Ascend950PR_9599", "Ascend310P3", "Ascend910B", "Ascend910A"])
+def test_a_library_for_another_architecture_is_an_error(run_process, kind):
+    """Ascend910B without a digit is the first 910."""
     out = printed(
         run_process(
             ROWS
@@ -57,13 +59,28 @@ def test_a_library_for_another_kind_of_npu_is_an_error(run_process):
         attempt("op", lambda: d.rope_gather(cos, cos, positions))
         print("cpu:", d.rope_gather(torch.ones(1, 2), torch.ones(1, 2), torch.tensor([0]))[0].tolist())
         """,
-            ASCEND_DEVICE_SIM_SOC="Ascend910_9391",
+            ASCEND_DEVICE_SIM_SOC=kind,
         )
     )
     layout, op, cpu = out.splitlines()[-3:]
-    assert "was built for ascend910b3, and the device is ascend910_9391: build with DSV4_SOC_VERSION=" in layout
+    assert f"was built for ascend910b3, and the device is {kind.lower()}: build with DSV4_SOC_VERSION=" in layout
     assert "RuntimeError: dsv4_npu_ops: the NPU library was built for ascend910b3, and this device is" in op
     assert cpu == "cpu: [[1.0, 1.0]]"
+
+
+@pytest.mark.parametrize("kind", ["Ascend910B1", "Ascend910B2C", "Ascend910B4-1", "Ascend910_9391", "Ascend910_9362"])
+def test_a_library_serves_every_kind_of_its_architecture(run_process, kind):
+    out = printed(
+        run_process(
+            ROWS
+            + """
+        print(d.rope_gather(cos, cos, positions)[0].cpu().tolist() == cos.cpu()[positions.cpu()].tolist())
+        print(torch.ops.dsv4_npu_ops.npu_soc_versions())
+        """,
+            ASCEND_DEVICE_SIM_SOC=kind,
+        )
+    )
+    assert out.splitlines()[-2:] == ["True", f"('ascend910b3', '{kind.lower()}', True)"]
 
 
 @pytest.mark.parametrize("queue", ["0", "1"])

@@ -103,7 +103,7 @@ class Npu:
                     return _call(op, device, args, kwargs)
                 except RuntimeError as error:
                     if self._sim is not None and self._sim.kernel_errors():
-                        error.add_note(f"the simulated device found: {self._sim.kernel_errors()}")
+                        error.args = (f"{error}\nthe simulated device found: {self._sim.kernel_errors()}",)
                     raise
 
         return run

@@ -1,7 +1,8 @@
 """Sets up the simulated NPU: torch_npu in a folder of its own, and the stand-in libraries that it loads.
 
 torch_npu stays out of the environment of CPU users: with it installed, `import torch` and transformers want CANN.
-Besides torch 2.13.0 it needs numpy and pyyaml in the environment that runs the tests. Doing it again is quick.
+Besides the torch that a torch_npu is for, it needs numpy and pyyaml in the environment that runs the tests
+(tests/other_torch makes one for another torch). Doing it again is quick.
 """
 
 from __future__ import annotations

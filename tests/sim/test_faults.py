@@ -90,6 +90,7 @@ FAULTS = [
     ("vector_cases", 13, "mask.leak", ["SetMaskNorm"]),
     ("vector_cases", 14, "atomic.leak", ["SetAtomicNone"]),
     ("vector_cases", 15, "range.count", ["-1"]),
+    ("vector_cases", 16, "range.nothing", ["no elements"]),
     ("gather_cases", 1, "gather.offset", ["byte 1 of src", "multiple of 4"]),
     ("gather_cases", 2, "gather.offset", ["byte 256 of src", "256 bytes"]),
     ("gather_cases", 3, "overlap", ["disjoint"]),

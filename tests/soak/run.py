@@ -17,8 +17,7 @@ def soak_one_cache(seed, steps):
         try:
             engine.step()
         except BaseException as error:
-            error.add_note(f"failed: --seed {seed} --steps {step + 1}, {engine.layout}")
-            raise
+            raise RuntimeError(f"failed: --seed {seed} --steps {step + 1}, {engine.layout}") from error
     return engine.finish()
 
 

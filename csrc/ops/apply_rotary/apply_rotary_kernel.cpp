@@ -3,6 +3,7 @@
 #include "device/elements.h"
 #include "device/iota.h"
 #include "device/memory.h"
+#include "device/npu_kind.h"
 #include "device/pipes.h"
 #include "ops/apply_rotary/apply_rotary_index.h"
 
@@ -166,13 +167,11 @@ class ApplyRotary {
             AscendC::Mul(x, x, rows, static_cast<int32_t>(tokens * pitch_));
             return;
         }
-        const uint8_t head_blocks = static_cast<uint8_t>(pitch_ * sizeof(float) / kUbBlockBytes);
         for (uint32_t token = 0; token < tokens; ++token) {
             for (uint32_t column = 0; column < pitch_; column += kRepeatFloats) {
-                const uint64_t lanes = min_of<uint32_t>(kRepeatFloats, pitch_ - column);
-                const LocalTensor<float> first = x[token * heads * pitch_ + column];
-                AscendC::Mul(first, first, rows[token * pitch_ + column], lanes, static_cast<uint8_t>(heads),
-                             AscendC::BinaryRepeatParams{1, 1, 1, head_blocks, head_blocks, 0});
+                const uint32_t lanes = min_of<uint32_t>(kRepeatFloats, pitch_ - column);
+                multiply_rows_by(x[token * heads * pitch_ + column], rows[token * pitch_ + column], lanes, heads,
+                                 pitch_);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 #include "device/errors.h"
 #include "device/memory.h"
+#include "device/npu_kind.h"
 #include "device/pipes.h"
 #include "ops/c4_slots_from_full/c4_slots_from_full_index.h"
 
@@ -84,8 +85,7 @@ class C4SlotsFromFull {
                      pattern_.ReinterpretCast<int16_t>(), static_cast<int32_t>(2 * elems));
         AscendC::PipeBarrier<PIPE_V>();
         AscendC::ShiftRight(slots(turn), slots(turn), kGroupShift, static_cast<int32_t>(elems));
-        AscendC::CompareScalar(bits_, keys_, static_cast<int32_t>(kLastOfGroup), AscendC::CMPMODE::EQ,
-                               round_up<uint32_t>(elems, kC4CompareSlots));
+        compare_equal(bits_, keys_, static_cast<int32_t>(kLastOfGroup), round_up<uint32_t>(elems, kC4CompareSlots));
         AscendC::PipeBarrier<PIPE_V>();
         AscendC::WaitFlag<HardEvent::MTE3_V>(event(turn));
         uint64_t found = 0;

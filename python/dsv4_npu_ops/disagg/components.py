@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum
 from typing import Protocol
 
 from torch import Tensor
 
 
-class StateType(StrEnum):
+class StateType(str, Enum):
     """Kinds of state that travel, in the order in which both ends list them."""
 
     SWA = "swa"
@@ -28,6 +28,9 @@ class StateType(StrEnum):
     def pool(self) -> str:
         """The pool whose slots the tensors of this kind have."""
         return "c4" if self is StateType.INDEXER else self.value
+
+    def __str__(self) -> str:  # as enum.StrEnum has it, which Python 3.10 has not
+        return self.value
 
 
 class CompressorTensors(Protocol):

@@ -130,7 +130,9 @@ std::string LoggedCall(Pipe pipe, uint32_t number) {
 }
 
 void NoteNop(const Call& call, Pipe pipe) {
-    (void)pipe;
+    if (pipe == Pipe::V) {
+        Fail(call, pipe, "range.nothing", "no elements; expected some, because only Atlas A2 and A3 then do nothing");
+    }
     g_block.NoteCall(call);
     ++g_block.counters.nops;
 }

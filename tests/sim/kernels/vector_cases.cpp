@@ -53,8 +53,8 @@ extern "C" __global__ __aicore__ void vector_cases(GM_ADDR src, GM_ADDR dst, int
     }
     Edge<HardEvent::V_MTE3>(true);
     Store(b.dst, b.out, kTile);
-    if (fault == 15) {
-        Adds(b.out, b.in, 1, -1);
+    if (fault == 15 || fault == 16) {
+        Adds(b.out, b.in, 1, fault - 16);
     }
 }
 

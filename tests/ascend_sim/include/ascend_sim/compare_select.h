@@ -153,6 +153,15 @@ void CompareScalar(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const 
         [&](uint32_t i) { return ascend_sim::CompareLane(a[i], scalar, mode); }, worst);
 }
 
+#if defined(__NPU_ARCH__) && __NPU_ARCH__ == 3510
+// Its name on Atlas A5, and from CANN 9 on.
+template <class T, class U>
+void Compares(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const T scalar, CMPMODE mode, uint32_t count,
+              CallSite site = CallSite::Here()) {
+    CompareScalar(dst, src0, scalar, mode, count, site);
+}
+#endif
+
 template <class T, class U>
 void Select(const LocalTensor<T>& dst, const LocalTensor<U>& mask, const LocalTensor<T>& src0,
             const LocalTensor<T>& src1, SELMODE mode, uint32_t count, CallSite site = CallSite::Here()) {
