@@ -49,7 +49,8 @@ def extend_one_pool(
     starts: torch.Tensor,
     ends: torch.Tensor,
 ) -> torch.Tensor:
-    """Slots of one pool, page by page: the rest of the started page, then one page after another."""
+    """Slots of one pool, page by page: the rest of the started page, then one page after another. The table holds
+    slots, as engines' do."""
     offsets = torch.arange(PAGE_SIZE, dtype=torch.int32)
     widths = ends - starts
     out_ends = torch.cumsum(widths, 0)

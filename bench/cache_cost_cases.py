@@ -1,13 +1,18 @@
 """Cost cases of the ops that allocate, and of those that read and write tables for it."""
 
 import torch
-from bench_reserve_extend import make_allocator
+from bench_reserve_extend import PAGE_SIZE, make_allocator
+from bench_write_req_tables import empty_tables
 from moved import CostCase, Moved, completed_groups, nbytes
 from op_arguments import OpArguments
-from torch_step import POOLS, committed_lengths, filled_tables
+from torch_step import committed_lengths
 
 import dsv4_npu_ops
 from dsv4_npu_ops import OutCacheLoc
+from dsv4_npu_ops.layout import POOLS, RAW_TOKENS_PER_SLOT
+
+TAKE_PAGES, NO_SLOTS = 2, 3
+"""Sources of a segment of reserve_extend."""
 
 
 def _grown(rows: int, length: int, reserve: int) -> dsv4_npu_ops.KVAllocator:
@@ -24,14 +29,14 @@ def reserve_extend(rows: int, length: int, tokens: int, form: str) -> CostCase:
         with OpArguments("dsv4_npu_ops::reserve_extend") as op:
             extend = alloc.alloc_extend if form == "prefill" else alloc.reserve_extend
             loc = extend(requests, prefixes, ends)
-        segments = op.arguments[7]
+        segments = op.arguments[2]
         begin, end, source = segments[:, 2], segments[:, 3], segments[:, 4]
-        units, pages = end - begin, (end + 127) // 128 - begin // 128
-        kept, joined, taken = (int((units * (source == s)).sum()) for s in range(3))
-        entries = kept + int((source == 1).sum()) + int((pages * (source == 2)).sum())
-        outputs = [*loc.in_order(), *alloc.tables.in_order()]
-        written = nbytes(loc.in_order()) + 4 * (joined + taken)
-        return Moved(outputs, segments.nbytes + 4 * entries, written, 0, kept + 2 * (joined + taken))
+        pages = (end + PAGE_SIZE - 1) // PAGE_SIZE - begin // PAGE_SIZE
+        # Pages of kept and joined units come from the tables, taken ones from the rings and go to the tables.
+        read, taken = int(pages[source != NO_SLOTS].sum()), int(pages[source == TAKE_PAGES].sum())
+        slots = nbytes(loc.in_order())
+        outputs = [*loc.in_order(), *alloc.tables.op_tables]
+        return Moved(outputs, segments.nbytes + 4 * read, slots + 4 * taken, 0, slots // 4 + taken)
 
     return CostCase("reserve_extend", f"{form} B={rows} L={length} n={tokens}", rows, run)
 
@@ -48,18 +53,16 @@ def release_pages(rows: int, length: int, form: str) -> CostCase:
                 alloc.evict(requests, [length + 4000] * rows)
             else:
                 alloc.free(requests)
-        segments = op.arguments[7]
-        begin, end = segments[:, 2], segments[:, 3]
-        units = int((end - begin).sum())
-        pages = int(((end + 127) // 128 - begin // 128)[segments[:, 4] >= 0].sum())
-        outputs = [*alloc.tables.in_order(), op.arguments[6]]
-        return Moved(outputs, segments.nbytes + 4 * pages, 4 * (units + pages), 0, units + pages)
+        segments = op.arguments[2]
+        pages = int((segments[:, 3] - segments[:, 2]).sum())
+        outputs = [*alloc.tables.op_tables, op.arguments[1]]
+        return Moved(outputs, segments.nbytes + 4 * pages, 8 * pages, 0, 2 * pages)
 
     return CostCase("release_pages", f"{form} B={rows} L={length}", rows, run)
 
 
-def write_req_tables(rows: int, context: int, tokens: int) -> CostCase:
-    tables = filled_tables(rows, context)
+def write_req_tables(rows: int, context: int, tokens: int, kind: str) -> CostCase:
+    tables = empty_tables(rows, context, kind)
     requests, starts = committed_lengths(rows, context - tokens)
     ends = starts + tokens
     units = dict.fromkeys(POOLS, rows * tokens) | dict(zip(("c4", "c128"), completed_groups(starts, ends), strict=True))
@@ -67,10 +70,21 @@ def write_req_tables(rows: int, context: int, tokens: int) -> CostCase:
 
     def run() -> Moved:
         dsv4_npu_ops.write_req_tables(tables, requests, starts, ends, loc)
-        slots = nbytes(loc.in_order())
-        return Moved(tables.in_order(), slots, slots, nbytes((requests, starts, ends)), slots // 4)
+        entries = nbytes(loc.in_order()) // 4 if kind == "slots" else pages_written(starts, ends)
+        row_bytes = nbytes((requests, starts, ends))
+        return Moved(tables.op_tables, 4 * entries, 4 * entries, row_bytes, entries)
 
-    return CostCase("write_req_tables", f"B={rows} n={tokens}", rows, run)
+    return CostCase("write_req_tables", f"{kind} B={rows} n={tokens}", rows, run)
+
+
+def pages_written(starts: torch.Tensor, ends: torch.Tensor) -> int:
+    """Entries of page tables that the rows touch, one slot read for each."""
+    total = 0
+    for ratio in (RAW_TOKENS_PER_SLOT[pool] for pool in POOLS):
+        begin, end = starts // ratio, ends // ratio
+        pages = (end + PAGE_SIZE - 1) // PAGE_SIZE - begin // PAGE_SIZE
+        total += int(pages[end > begin].sum())
+    return total
 
 
 def map_full_to_swa(rows: int, length: int, tokens: int, form: str) -> CostCase:
@@ -91,10 +105,9 @@ def map_full_to_swa(rows: int, length: int, tokens: int, form: str) -> CostCase:
 
     def run() -> Moved:
         begin, end = segments[:, 1], segments[:, 2]
-        units, pages = int((end - begin).sum()), int(((end + 127) // 128 - begin // 128).sum())
-        dsv4_npu_ops.ops.map_full_to_swa(alloc.tables, segments, alloc.full_to_swa, num_units=units)
-        # A page of the full table is known by its first slot.
-        entries = pages + int(((end - begin) * segments[:, 3]).sum())
+        units, pages = int((end - begin).sum()), (end + PAGE_SIZE - 1) // PAGE_SIZE - begin // PAGE_SIZE
+        dsv4_npu_ops.ops.map_full_to_swa(alloc.tables, segments, alloc.full_to_swa, num_items=units)
+        entries = int((pages * (1 + segments[:, 3])).sum())
         return Moved([alloc.full_to_swa], segments.nbytes + 4 * entries, 8 * units, 0, units)
 
     return CostCase("map_full_to_swa", f"{form} B={rows} L={length} n={tokens}", rows, run)
@@ -109,15 +122,15 @@ def share_pages(rows: int, length: int) -> CostCase:
     def run() -> Moved:
         with OpArguments("dsv4_npu_ops::share_pages") as op:
             shared = alloc.share_prefix([0] * rows, targets, [length] * rows)
-        segments = op.arguments[7]
+        segments = op.arguments[2]
         begin, end, copies = segments[:, 2], segments[:, 3], segments[:, 5] >= 0
-        units, copied = int((end - begin).sum()), int(copies.sum())
+        entries, copied = int((end - begin).sum()), int(copies.sum())
         # Whatever many requests take over is read once. A copy reads two pages and writes them to the lists.
         taken = torch.unique(segments[~copies][:, [0, 2, 3]], dim=0)
         read = int((taken[:, 2] - taken[:, 1]).sum()) + 2 * copied
         lists = [pages for pool in shared.copies.values() for pages in pool]
-        outputs = [*alloc.tables.in_order(), *lists]
-        return Moved(outputs, segments.nbytes + 4 * read, 4 * units + nbytes(lists), 0, units + 2 * copied)
+        outputs = [*alloc.tables.op_tables, *lists]
+        return Moved(outputs, segments.nbytes + 4 * read, 4 * entries + nbytes(lists), 0, entries + 2 * copied)
 
     return CostCase("share_pages", f"B={rows} L={length}", rows, run)
 

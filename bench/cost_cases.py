@@ -36,9 +36,11 @@ LARGE: list[tuple[Callable[..., CostCase], tuple[Any, ...]]] = [
     (release_pages, (64, 8192, "free")),
     (release_pages, (1024, 1024, "free")),
     (release_pages, (1, 131072, "free")),
-    (write_req_tables, (64, 8192, WIDTH)),
-    (write_req_tables, (1024, 1024, WIDTH)),
-    (write_req_tables, (32, 2048, 1024)),
+    *(
+        (write_req_tables, (*shape, kind))
+        for shape in ((64, 8192, WIDTH), (1024, 1024, WIDTH), (32, 2048, 1024))
+        for kind in ("slots", "pages")
+    ),
     (rope_gather, (4096, "scattered")),
     (rope_gather, (16384, "sequential")),
     (rope_tables, (16384,)),

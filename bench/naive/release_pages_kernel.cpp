@@ -15,19 +15,17 @@ extern "C" __global__ __aicore__ void release_pages(GM_ADDR full_table, GM_ADDR 
         dsv4::block_share(p.num_segments, 1, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
     for (int64_t index = share.begin; index < share.end; ++index) {
         const ReleaseSegment s = dsv4::naive::read_segment<ReleaseSegment>(segments, p.num_segments, index);
-        const int64_t table_elems = p.max_requests * p.row_elems[s.pool];
-        const int64_t step = int64_t{1} << p.page_shift;
-        for (int64_t unit = s.begin_unit; s.ring_position != dsv4::kKeepPage && unit < s.end_unit; unit += step) {
-            const int32_t slot = dsv4::naive::element<int32_t>(tables[s.pool], table_elems,
-                                                               dsv4::table_offset_elems(s, unit, p));
-            values.begin(free_pages, dsv4::freed_page_offset_elems(s, unit, p));
-            values.push(static_cast<int32_t>(dsv4::page_of(slot, p.page_shift)));
+        for (int64_t page = s.begin; page < s.end; ++page) {
+            const int64_t entry = dsv4::page_entry_elems(s.pool, s.request, page, p.pools);
+            if (s.ring_position != dsv4::kKeepPage) {
+                values.begin(free_pages, dsv4::freed_page_elems(s, page, p.pools));
+                values.push(
+                    dsv4::naive::element<int32_t>(tables[s.pool], dsv4::table_elems(s.pool, p.pools), entry));
+                values.end();
+            }
+            values.begin(tables[s.pool], entry);
+            values.push(0);
             values.end();
         }
-        values.begin(tables[s.pool], dsv4::table_offset_elems(s, s.begin_unit, p));
-        for (int64_t unit = s.begin_unit; unit < s.end_unit; ++unit) {
-            values.push(0);
-        }
-        values.end();
     }
 }

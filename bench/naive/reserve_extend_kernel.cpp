@@ -4,20 +4,13 @@
 
 namespace dsv4::naive {
 
-// Slot of a unit, looked up for this unit alone.
-__aicore__ inline int32_t slot_of_unit(const ReserveSegment& s, int64_t unit, GM_ADDR table, GM_ADDR free_pages,
+// Page of a unit, looked up for this unit alone.
+__aicore__ inline int32_t page_of_unit(const ReserveSegment& s, int64_t unit, GM_ADDR table, GM_ADDR free_pages,
                                        const ReserveExtendParams& p) {
-    const int64_t table_elems = p.max_requests * p.row_elems[s.pool];
-    if (s.source == kKeepSlots) {
-        return element<int32_t>(table, table_elems, table_offset_elems(s, unit, p));
+    if (s.source == kTakePages) {
+        return element<int32_t>(free_pages, ring_entries(p.pools), free_page_elems(s, unit, p.pools));
     }
-    if (s.source == kJoinPage) {
-        const int64_t before = s.begin_unit - 1;
-        return element<int32_t>(table, table_elems, table_offset_elems(s, before, p)) +
-               static_cast<int32_t>(unit - before);
-    }
-    const int32_t page = element<int32_t>(free_pages, ring_entries(p.num_pages), free_page_offset_elems(s, unit, p));
-    return static_cast<int32_t>(slot_of(page, unit, p.page_shift));
+    return element<int32_t>(table, table_elems(s.pool, p.pools), unit_entry_elems(s, unit, p.pools));
 }
 
 }  // namespace dsv4::naive
@@ -40,16 +33,21 @@ extern "C" __global__ __aicore__ void reserve_extend(GM_ADDR full_table, GM_ADDR
         dsv4::block_share(p.num_segments, 1, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
     for (int64_t index = share.begin; index < share.end; ++index) {
         const ReserveSegment s = dsv4::naive::read_segment<ReserveSegment>(segments, p.num_segments, index);
-        to_output.begin(slots[s.pool], dsv4::slot_offset_elems(s, s.begin_unit));
-        to_table.begin(tables[s.pool], dsv4::table_offset_elems(s, s.begin_unit, p));
-        for (int64_t unit = s.begin_unit; unit < s.end_unit; ++unit) {
-            const int32_t slot = dsv4::naive::slot_of_unit(s, unit, tables[s.pool], free_pages, p);
-            to_output.push(slot);
-            if (s.source != dsv4::kKeepSlots) {
-                to_table.push(slot);
+        to_output.begin(slots[s.pool], dsv4::slot_elems(s, s.begin));
+        const int32_t shift = p.pools.page_shift[s.pool];
+        for (int64_t unit = s.begin; unit < s.end; ++unit) {
+            if (s.source == dsv4::kNoSlots) {
+                to_output.push(0);
+                continue;
+            }
+            const int32_t page = dsv4::naive::page_of_unit(s, unit, tables[s.pool], free_pages, p);
+            to_output.push(static_cast<int32_t>(dsv4::slot_of(page, unit, shift)));
+            if (s.source == dsv4::kTakePages && dsv4::offset_in_page(unit, shift) == 0) {
+                to_table.begin(tables[s.pool], dsv4::unit_entry_elems(s, unit, p.pools));
+                to_table.push(page);
+                to_table.end();
             }
         }
         to_output.end();
-        to_table.end();
     }
 }

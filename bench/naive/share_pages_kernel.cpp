@@ -21,21 +21,15 @@ extern "C" __global__ __aicore__ void share_pages(GM_ADDR full_table, GM_ADDR sw
         dsv4::block_share(p.num_segments, 1, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
     for (int64_t index = share.begin; index < share.end; ++index) {
         const ShareSegment s = dsv4::naive::read_segment<ShareSegment>(segments, p.num_segments, index);
-        const auto source_slot = [&](int64_t unit) {
-            return element<int32_t>(tables[s.pool], p.max_requests * p.row_elems[s.pool],
-                                    dsv4::source_offset_elems(s, unit, p));
-        };
-        int32_t page = 0;
-        if (dsv4::is_copy(s)) {
-            page = element<int32_t>(free_pages, dsv4::ring_entries(p.num_pages), dsv4::copy_page_offset_elems(s, p));
-            write_one(source_pages, s.copy, dsv4::page_of(source_slot(s.begin_unit), p.page_shift));
-            write_one(destination_pages, s.copy, page);
+        for (int64_t page = s.begin; page < s.end; ++page) {
+            int32_t id = element<int32_t>(tables[s.pool], dsv4::table_elems(s.pool, p.pools),
+                                          dsv4::source_elems(s, page, p.pools));
+            if (dsv4::is_copy(s)) {
+                write_one(source_pages, s.copy, id);
+                id = element<int32_t>(free_pages, dsv4::ring_entries(p.pools), dsv4::copy_page_elems(s, p.pools));
+                write_one(destination_pages, s.copy, id);
+            }
+            write_one(tables[s.pool], dsv4::target_elems(s, page, p.pools), id);
         }
-        values.begin(tables[s.pool], dsv4::target_offset_elems(s, s.begin_unit, p));
-        for (int64_t unit = s.begin_unit; unit < s.end_unit; ++unit) {
-            values.push(dsv4::is_copy(s) ? static_cast<int32_t>(dsv4::slot_of(page, unit, p.page_shift))
-                                         : source_slot(unit));
-        }
-        values.end();
     }
 }

@@ -21,6 +21,20 @@ struct WriteInputs {
     }
 };
 
+// Stores one entry of a table.
+__aicore__ inline void write_entry(ScalarRun<int32_t>& narrow, ScalarRun<int64_t>& wide, const PoolAddress& a,
+                                   GM_ADDR table, int64_t at, int32_t entry) {
+    if (a.is_int64 != 0) {
+        wide.begin(table, at);
+        wide.push(entry);
+        wide.end();
+    } else {
+        narrow.begin(table, at);
+        narrow.push(entry);
+        narrow.end();
+    }
+}
+
 }  // namespace dsv4::naive
 
 extern "C" __global__ __aicore__ void write_req_tables(GM_ADDR full_table, GM_ADDR swa_table, GM_ADDR c4_table,
@@ -36,20 +50,28 @@ extern "C" __global__ __aicore__ void write_req_tables(GM_ADDR full_table, GM_AD
     GM_ADDR tables[] = {full_table, swa_table, c4_table, c128_table, c4_state_table, c128_state_table};
     GM_ADDR slots[] = {full_loc, swa_loc, c4_loc, c128_loc, c4_state_loc, c128_state_loc};
     const dsv4::naive::WriteInputs inputs{requests, starts, ends, c4_state_starts, c128_state_starts};
-    dsv4::naive::ScalarRun<int32_t> values(&pipe);
+    dsv4::naive::ScalarRun<int32_t> narrow(&pipe);
+    dsv4::naive::ScalarRun<int64_t> wide(&pipe);
     const dsv4::BlockShare own = dsv4::block_share(p.num_rows, 1, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
     for (int32_t pool = 0; pool < dsv4::kNumPools; ++pool) {
+        const PoolAddress& a = p.pools[pool];
         int64_t entry = 0;
-        for (int64_t i = 0; p.columns[pool] != 0 && i < own.end; ++i) {
+        for (int64_t i = 0; dsv4::is_written(pool, p) && i < own.end; ++i) {
             const dsv4::WriteRow row = inputs.row(i, p);
             const int64_t units = dsv4::write_units(row, pool, p);
-            if (i >= own.begin) {
-                values.begin(tables[pool], row.request * p.row_elems[pool] + dsv4::write_begin(row, pool));
-                for (int64_t unit = 0; unit < units; ++unit) {
-                    values.push(dsv4::table_entry(
-                        dsv4::naive::element<int32_t>(slots[pool], p.loc_elems[pool], entry + unit)));
+            const int64_t begin = dsv4::write_begin(row, pool);
+            for (int64_t unit = begin; i >= own.begin && unit < begin + units; ++unit) {
+                const int32_t slot =
+                    dsv4::naive::element<int32_t>(slots[pool], p.loc_elems[pool], entry + (unit - begin));
+                if (a.kind == dsv4::kSlots) {
+                    dsv4::naive::write_entry(narrow, wide, a, tables[pool],
+                                             dsv4::slot_entry_elems(row.request, unit, a), dsv4::table_entry(slot));
+                } else if (unit == begin || dsv4::offset_in_page(unit, a.page_shift) == 0) {
+                    const int64_t page = dsv4::page_of(unit, a.page_shift);
+                    dsv4::naive::write_entry(narrow, wide, a, tables[pool],
+                                             dsv4::page_entry_elems(row.request, page, a),
+                                             dsv4::page_entry(slot, a.page_shift));
                 }
-                values.end();
             }
             entry += units;
         }

@@ -4,12 +4,9 @@
 
 #include <algorithm>
 
+#include "torch/pool_addresses.h"
+
 namespace dsv4 {
-namespace {
-
-constexpr const char* kPoolNames[kNumPools] = {"full", "swa", "c4", "c128", "c4_state", "c128_state"};
-
-}  // namespace
 
 int64_t ExtendRules::first_filled(int64_t prefix_len, int64_t seq_len) const {
     return swa_tail == kNoLength ? prefix_len : std::max(prefix_len, seq_len - swa_tail);
@@ -57,11 +54,12 @@ void ExtendPlan::add_pool(int32_t pool, const ExtendRow& row, const RequestState
     const int64_t write_begin = first_written(pool, row, step.begin);
     if (is_windowed_pool(pool)) {
         check_window(pool, row, state, write_begin);
+        check_columns(pool, row, state, UnitRange{write_begin, step.end});
     }
-    keep(pool, row.request, UnitRange{step.begin, write_begin});
+    keep(pool, row.request, UnitRange{step.begin, write_begin}, state.owned[pool]);
     state.owned[pool].split(UnitRange{write_begin, step.end}, [&](UnitRange piece, bool owned) {
         if (owned) {
-            keep(pool, row.request, piece);
+            report(pool, row.request, piece, kKeepSlots);
         } else {
             allocate(pool, row.request, piece);
         }
@@ -72,12 +70,11 @@ void ExtendPlan::add_pool(int32_t pool, const ExtendRow& row, const RequestState
 // number at its first unit.
 int64_t ExtendPlan::first_written(int32_t pool, const ExtendRow& row, int64_t step_begin) const {
     if (rules_.tail_only && is_state_pool(pool)) {
-        return std::max(step_begin,
-                        window_start(row.seq_len, pool, geometry_.sliding_window, geometry_.page_shift));
+        return std::max(step_begin, geometry_.kept_from(row.seq_len, pool));
     }
     if (pool == kSwa) {
         const int64_t filled = rules_.first_filled(row.prefix_len, row.seq_len);
-        return std::max(step_begin, page_start(filled, geometry_.page_shift));
+        return std::max(step_begin, page_start(filled, geometry_.page_shift[pool]));
     }
     return step_begin;
 }
@@ -95,12 +92,12 @@ void ExtendPlan::check_not_shared(int32_t pool, const ExtendRow& row, const Requ
                                   UnitRange step) const {
     int64_t last_shared_page = -1;
     const SharedPages& shared = state.shared[pool];
-    for (auto page = shared.from(page_of(step.begin, geometry_.page_shift)); page != shared.end(); ++page) {
+    for (auto page = shared.from(page_of(step.begin, geometry_.page_shift[pool])); page != shared.end(); ++page) {
         if (owners_.owners(page->record) > 1) {
             last_shared_page = page->page;
         }
     }
-    const int64_t first_writable = (last_shared_page + 1) << geometry_.page_shift;
+    const int64_t first_writable = (last_shared_page + 1) << geometry_.page_shift[pool];
     TORCH_CHECK_VALUE(last_shared_page < 0, rules_.op, ": prefix_lens[", row.index, "] is ", row.prefix_len,
                       " for request ", row.request, ", whose step writes page ", last_shared_page, " of pool ",
                       kPoolNames[pool], ", which other requests share, expected at least ",
@@ -109,8 +106,7 @@ void ExtendPlan::check_not_shared(int32_t pool, const ExtendRow& row, const Requ
 
 void ExtendPlan::check_window(int32_t pool, const ExtendRow& row, const RequestState& state,
                               int64_t write_begin) const {
-    const UnitRange read{window_start(row.prefix_len, pool, geometry_.sliding_window, geometry_.page_shift),
-                         row.prefix_len};
+    const UnitRange read{geometry_.kept_from(row.prefix_len, pool), row.prefix_len};
     if (read.empty() && write_begin == row.seq_len) {
         return;
     }
@@ -121,7 +117,7 @@ void ExtendPlan::check_window(int32_t pool, const ExtendRow& row, const RequestS
                       state.evicted_before[pool], " (evicted)");
     TORCH_CHECK_VALUE(state.owned[pool].covers(read), rules_.op, ": prefix_lens[", row.index, "] is ", row.prefix_len,
                       " for request ", row.request, ", whose step reads positions [", read.begin, ", ", read.end,
-                      ") of pool ", kPoolNames[pool], ", expected a prefix whose window has slots throughout");
+                      ") of pool ", kPoolNames[pool], ", expected a prefix whose window was allocated throughout");
     TORCH_CHECK_VALUE(!state.reads_unfilled(pool, row.prefix_len, geometry_.sliding_window), rules_.op,
                       ": prefix_lens[", row.index, "] is ", row.prefix_len, " for request ", row.request,
                       ", whose window [", window_first_needed(row.prefix_len, pool, geometry_.sliding_window), ", ",
@@ -129,29 +125,56 @@ void ExtendPlan::check_window(int32_t pool, const ExtendRow& row, const RequestS
                       state.unfilled_swa.end);
 }
 
-void ExtendPlan::keep(int32_t pool, int64_t request, UnitRange units) {
+// All pages that the request has afterwards lie within [oldest, end), so that each of them has a column of its own.
+void ExtendPlan::check_columns(int32_t pool, const ExtendRow& row, const RequestState& state, UnitRange written) const {
+    const int32_t shift = geometry_.page_shift[pool];
+    const UnitRuns& owned = state.owned[pool];
+    int64_t oldest = page_of(written.begin, shift);
+    if (!owned.first().empty()) {
+        oldest = std::min(oldest, page_of(owned.first().begin, shift));
+    }
+    const int64_t end = pages_for(std::max(written.end, owned.last().end), shift);
+    TORCH_CHECK_VALUE(end - oldest <= geometry_.columns[pool], rules_.op, ": seq_lens[", row.index, "] is ",
+                      row.seq_len, " for request ", row.request, ", which then has pages [", oldest, ", ", end,
+                      ") of pool ", kPoolNames[pool], ", expected at most ", geometry_.columns[pool],
+                      ", one for each column of its table (evict first, or take shorter steps)");
+}
+
+// What the step does not give slots to. Pages are whole: what lies behind a run in its last page has slots all the
+// same.
+void ExtendPlan::keep(int32_t pool, int64_t request, UnitRange units, const UnitRuns& owned) {
+    owned.split(units, [&](UnitRange piece, bool is_owned) {
+        const int64_t page_end = page_start_from(owned.last_before(piece.begin).end, geometry_.page_shift[pool]);
+        const int64_t kept_end = is_owned ? piece.end : std::clamp(page_end, piece.begin, piece.end);
+        report(pool, request, UnitRange{piece.begin, kept_end}, kKeepSlots);
+        report(pool, request, UnitRange{kept_end, piece.end}, kNoSlots);
+    });
+}
+
+void ExtendPlan::report(int32_t pool, int64_t request, UnitRange units, int32_t source) {
     if (units.empty()) {
         return;
     }
     // Consecutive units of one pool and row are one segment, wherever the boundary of a run or window falls.
     if (!segments_.empty()) {
         ReserveSegment& last = segments_.back();
-        if (last.source == kKeepSlots && last.pool == pool && last.request == request && last.end_unit == units.begin) {
-            last.end_unit = static_cast<int32_t>(units.end);
+        if (last.source == source && last.pool == pool && last.request == request && last.end == units.begin) {
+            last.end = static_cast<int32_t>(units.end);
             num_slots_[pool] += units.end - units.begin;
             return;
         }
     }
-    append(pool, request, units, kKeepSlots, 0);
+    append(pool, request, units, source, 0);
 }
 
 void ExtendPlan::allocate(int32_t pool, int64_t request, UnitRange units) {
-    const int64_t first_page = std::min(page_start_from(units.begin, geometry_.page_shift), units.end);
+    const int32_t shift = geometry_.page_shift[pool];
+    const int64_t first_page = std::min(page_start_from(units.begin, shift), units.end);
     if (units.begin < first_page) {
         append(pool, request, UnitRange{units.begin, first_page}, kJoinPage, 0);
     }
     if (first_page < units.end) {
-        const int64_t pages = pages_for(units.end - first_page, geometry_.page_shift);
+        const int64_t pages = pages_for(units.end - first_page, shift);
         pages_needed_[pool] += pages;
         append(pool, request, UnitRange{first_page, units.end}, kTakePages, queues_[pool].take(pages));
     }

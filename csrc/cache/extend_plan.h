@@ -63,9 +63,11 @@ class ExtendPlan {
     void add_pool(int32_t pool, const ExtendRow& row, const RequestState& state);
     int64_t first_written(int32_t pool, const ExtendRow& row, int64_t step_begin) const;
     void map(const ExtendRow& row);
+    void check_columns(int32_t pool, const ExtendRow& row, const RequestState& state, UnitRange written) const;
     void check_not_shared(int32_t pool, const ExtendRow& row, const RequestState& state, UnitRange step) const;
     void check_window(int32_t pool, const ExtendRow& row, const RequestState& state, int64_t write_begin) const;
-    void keep(int32_t pool, int64_t request, UnitRange units);
+    void keep(int32_t pool, int64_t request, UnitRange units, const UnitRuns& owned);
+    void report(int32_t pool, int64_t request, UnitRange units, int32_t source);
     void allocate(int32_t pool, int64_t request, UnitRange units);
     void append(int32_t pool, int64_t request, UnitRange units, int32_t source, int64_t ring_position);
 

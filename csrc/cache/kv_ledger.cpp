@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "torch/paged_pools.h"
+#include "torch/pool_addresses.h"
+
 namespace dsv4 {
 namespace {
 
@@ -12,19 +15,23 @@ constexpr int64_t kInt32Max = std::numeric_limits<int32_t>::max();
 
 }  // namespace
 
-KVLedger::KVLedger(int64_t page_size, int64_t sliding_window, int64_t max_requests, int64_t max_context_len,
-                   const IntList& num_pages, bool maps_full_to_swa)
-    : geometry_{log2_of(page_size), sliding_window, max_requests, max_context_len, {}, maps_full_to_swa},
+KVLedger::KVLedger(const IntList& num_pages, const IntList& page_sizes, const IntList& columns, int64_t sliding_window,
+                   int64_t max_requests, int64_t max_context_len, bool maps_full_to_swa)
+    : geometry_{{}, {}, {}, sliding_window, max_requests, max_context_len, maps_full_to_swa},
       states_(max_requests),
       named_in_(max_requests),
       remembered_in_(max_requests * kNumPools) {
-    TORCH_CHECK_VALUE(is_power_of_two(page_size), "KVLedger: page_size is ", page_size, ", expected a power of two");
-    TORCH_CHECK_VALUE(num_pages.size() == kNumPools, "KVLedger: num_pages has ", num_pages.size(),
-                      " entries, expected ", kNumPools);
+    TORCH_CHECK_VALUE(num_pages.size() == kNumPools && page_sizes.size() == kNumPools && columns.size() == kNumPools,
+                      "KVLedger: num_pages, page_sizes and columns have ", num_pages.size(), ", ", page_sizes.size(),
+                      " and ", columns.size(), " entries, expected ", kNumPools);
     TORCH_CHECK_VALUE(max_context_len <= kInt32Max, "KVLedger: max_context_len is ", max_context_len,
                       ", expected at most ", kInt32Max);
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
         geometry_.pool_exists[pool] = num_pages[pool] >= 0;
+        geometry_.columns[pool] = columns[pool];
+        if (geometry_.pool_exists[pool]) {
+            geometry_.page_shift[pool] = check::page_shift("KVLedger", kPoolNames[pool], page_sizes[pool]);
+        }
         queues_[pool] = FreeQueue(std::max<int64_t>(0, num_pages[pool]));
     }
     TORCH_CHECK_VALUE(!maps_full_to_swa || (geometry_.pool_exists[kFull] && geometry_.pool_exists[kSwa]),
@@ -146,11 +153,11 @@ void KVLedger::commit_extension() {
         }
     }
     for (const ReserveSegment& segment : extension.segments) {
-        if (segment.source == kKeepSlots) {
+        if (segment.source != kJoinPage && segment.source != kTakePages) {
             continue;
         }
         RequestState& state = states_[segment.request];
-        const UnitRange units{segment.begin_unit, segment.end_unit};
+        const UnitRange units{segment.begin, segment.end};
         state.owned[segment.pool].add(units);
         if (journal_.recording()) {
             journal_.record(JournalEntry{Kind::kAllocated, segment.request, state.incarnation, 0, segment.pool, units});

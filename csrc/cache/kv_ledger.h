@@ -22,10 +22,11 @@ struct Release {
 
 class KVLedger {
   public:
-    // num_pages: usable pages in table order, -1 for a pool that does not exist. maps_full_to_swa: calls also say what
-    // changes in the full-to-swa mapping.
-    KVLedger(int64_t page_size, int64_t sliding_window, int64_t max_requests, int64_t max_context_len,
-             const IntList& num_pages, bool maps_full_to_swa);
+    // By pool, in table order: num_pages, usable pages, -1 for a pool that does not exist; page_sizes, slots of a page;
+    // columns, entries in a row of the page table. maps_full_to_swa: calls also say what changes in the full-to-swa
+    // mapping.
+    KVLedger(const IntList& num_pages, const IntList& page_sizes, const IntList& columns, int64_t sliding_window,
+             int64_t max_requests, int64_t max_context_len, bool maps_full_to_swa);
 
     struct Extension {
         std::vector<ReserveSegment> segments;
@@ -94,7 +95,7 @@ class KVLedger {
     void check_share_row(size_t index, int64_t source, int64_t target, int64_t prefix_len) const;
     void start(int64_t request, int64_t length);
     int64_t largest_start(int32_t pool, int64_t source, int64_t length) const;
-    UnitRange whole_pages(int32_t pool, int64_t length) const;
+    PageRange whole_pages(int32_t pool, int64_t length) const;
     void plan_whole_pages(int32_t pool, const IntList& sources, const IntList& targets, Sharing& sharing) const;
     void plan_copies(int32_t pool, const IntList& sources, const IntList& targets, Sharing& sharing,
                      FreeQueue& queue) const;

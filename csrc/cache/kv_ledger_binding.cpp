@@ -8,20 +8,20 @@
 namespace dsv4 {
 namespace {
 
-// Both lists in one tensor, which goes to the device by one copy, and [segments, their units, map segments, their units].
+// Both lists in one tensor, which goes to the device by one copy, and [segments, their items, map segments, their items].
 using WorkLists = std::tuple<at::Tensor, IntList>;
 
-// Each list starts to count units at 0. Returns how many there are.
+// Each list starts to count its units or pages at 0. Returns how many there are.
 template <typename Segment>
 int64_t write_rows(const std::vector<Segment>& segments, Segment* rows) {
-    int32_t units = 0;
+    int32_t items = 0;
     for (const Segment& segment : segments) {
         *rows = segment;
-        rows->units_before = units;
-        units += segment.end_unit - segment.begin_unit;
+        rows->items_before = items;
+        items += segment.end - segment.begin;
         ++rows;
     }
-    return units;
+    return items;
 }
 
 template <typename Segment>
@@ -30,9 +30,9 @@ WorkLists work_lists(const std::vector<Segment>& segments, const std::vector<Map
     const auto map_count = static_cast<int64_t>(map_segments.size());
     at::Tensor tensor = at::empty({count + map_count, kSegmentFields}, at::kInt);
     auto* rows = reinterpret_cast<Segment*>(tensor.mutable_data_ptr<int32_t>());
-    const int64_t units = write_rows(segments, rows);
-    const int64_t map_units = write_rows(map_segments, reinterpret_cast<MapSegment*>(rows + count));
-    return {std::move(tensor), IntList{count, units, map_count, map_units}};
+    const int64_t items = write_rows(segments, rows);
+    const int64_t map_items = write_rows(map_segments, reinterpret_cast<MapSegment*>(rows + count));
+    return {std::move(tensor), IntList{count, items, map_count, map_items}};
 }
 
 WorkLists work_lists(const Release& release) { return work_lists(release.segments, release.map_segments); }
@@ -44,9 +44,9 @@ using ExtensionResult = std::tuple<WorkLists, IntList, IntList>;
 using SharingResult = std::tuple<WorkLists, IntList, IntList, IntList>;
 
 struct KVLedgerHolder : torch::CustomClassHolder {
-    KVLedgerHolder(int64_t page_size, int64_t sliding_window, int64_t max_requests, int64_t max_context_len,
-                   const IntList& num_pages, bool maps_full_to_swa)
-        : ledger(page_size, sliding_window, max_requests, max_context_len, num_pages, maps_full_to_swa) {}
+    KVLedgerHolder(const IntList& num_pages, const IntList& page_sizes, const IntList& columns, int64_t sliding_window,
+                   int64_t max_requests, int64_t max_context_len, bool maps_full_to_swa)
+        : ledger(num_pages, page_sizes, columns, sliding_window, max_requests, max_context_len, maps_full_to_swa) {}
 
     ExtensionResult result(const KVLedger::Extension& extension) const {
         return {work_lists(extension.segments, extension.map_segments),
@@ -74,7 +74,7 @@ using Self = c10::intrusive_ptr<KVLedgerHolder>;
 
 TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {
     m.class_<KVLedgerHolder>("KVLedger")
-        .def(torch::init<int64_t, int64_t, int64_t, int64_t, const IntList&, bool>())
+        .def(torch::init<const IntList&, const IntList&, const IntList&, int64_t, int64_t, int64_t, bool>())
         .def("alloc_extend",
              [](const Self& self, const IntList& requests, const IntList& prefix_lens, const IntList& seq_lens,
                 std::optional<int64_t> swa_tail) {

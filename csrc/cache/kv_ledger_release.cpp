@@ -35,7 +35,7 @@ Release KVLedger::evict(const IntList& requests, const IntList& committed_lens) 
             if (!is_windowed_pool(pool)) {
                 continue;
             }
-            const int64_t start = window_start(committed_lens[i], pool, geometry_.sliding_window, geometry_.page_shift);
+            const int64_t start = geometry_.kept_from(committed_lens[i], pool);
             if (start > state.evicted_before[pool]) {
                 if (!remembered) {
                     remember_life(requests[i]);
@@ -159,24 +159,19 @@ int64_t KVLedger::allocated_len(int64_t request) const {
     return states_[request].allocated_len;
 }
 
-// Units in a page that starts before `units` only lose their slots: the page stays with what lies before them.
+// A page that starts before `units` stays with what lies before them, and so does its entry.
 void KVLedger::append_release(Release& release, int32_t pool, int64_t request, UnitRange units,
                               int64_t ring_position, bool page_lives_on) const {
-    const auto append = [&](int64_t begin, int64_t end, int64_t position) {
+    const int64_t first_page = pages_for(units.begin, geometry_.page_shift[pool]);
+    const int64_t end_page = pages_for(units.end, geometry_.page_shift[pool]);
+    if (first_page < end_page) {
         release.segments.push_back(ReleaseSegment{pool,
                                                   static_cast<int32_t>(request),
-                                                  static_cast<int32_t>(begin),
-                                                  static_cast<int32_t>(end),
-                                                  static_cast<int32_t>(position),
+                                                  static_cast<int32_t>(first_page),
+                                                  static_cast<int32_t>(end_page),
+                                                  static_cast<int32_t>(ring_position),
                                                   {},
                                                   0});
-    };
-    const int64_t first_page = min_of(page_start_from(units.begin, geometry_.page_shift), units.end);
-    if (units.begin < first_page) {
-        append(units.begin, first_page, kKeepPage);
-    }
-    if (first_page < units.end) {
-        append(first_page, units.end, ring_position);
     }
     // Other owners of the page own the full page of the same tokens, which goes on being mapped.
     if (geometry_.maps_full_to_swa && pool == kSwa && !page_lives_on) {
@@ -190,7 +185,7 @@ void KVLedger::append_release(Release& release, int32_t pool, int64_t request, U
 // any more.
 template <typename Visit>
 void KVLedger::leave_pages(int32_t pool, int64_t request, UnitRange units, Visit&& visit) {
-    const int32_t shift = geometry_.page_shift;
+    const int32_t shift = geometry_.page_shift[pool];
     SharedPages& shared = states_[request].shared[pool];
     const int64_t end_page = pages_for(units.end, shift);
     int64_t begin = units.begin;
@@ -225,7 +220,7 @@ void KVLedger::release_to_back(Release& release, int32_t pool, int64_t request, 
         if (is_owned) {
             leave_pages(pool, request, piece, [&](UnitRange units, bool freed) {
                 const int64_t position =
-                    freed ? queues_[pool].push_back(pages_starting_in(units, geometry_.page_shift)) : kKeepPage;
+                    freed ? queues_[pool].push_back(pages_starting_in(units, geometry_.page_shift[pool])) : kKeepPage;
                 append_release(release, pool, request, units, position, !freed);
             });
         }
@@ -243,7 +238,7 @@ int64_t KVLedger::count_restored_pages(const JournalEntry& entry) const {
     int64_t pages = 0;
     if (entry.kind == JournalEntry::Kind::kAllocated && still_runs(entry)) {
         states_[entry.request].owned[entry.pool].split(entry.units, [&](UnitRange piece, bool is_owned) {
-            pages += is_owned ? pages_starting_in(piece, geometry_.page_shift) : 0;
+            pages += is_owned ? pages_starting_in(piece, geometry_.page_shift[entry.pool]) : 0;
         });
     }
     return pages;
@@ -261,8 +256,8 @@ int64_t KVLedger::release_to_front(Release& release, const JournalEntry& entry, 
             leave_pages(entry.pool, entry.request, piece, [&](UnitRange units, bool freed) {
                 TORCH_INTERNAL_ASSERT(freed, "a page outlives the backup after which it was taken");
                 append_release(release, entry.pool, entry.request, units, ring_position, false);
-                ring_position =
-                    ring_entry(ring_position, pages_starting_in(units, geometry_.page_shift), capacity_pages);
+                const int64_t pages = pages_starting_in(units, geometry_.page_shift[entry.pool]);
+                ring_position = ring_entry(ring_position, pages, capacity_pages);
             });
         }
     });

@@ -21,10 +21,10 @@ int64_t empty_window_at_most(int64_t length, int32_t pool, int64_t sliding_windo
     return length / step * step;
 }
 
-ShareSegment share_segment(int32_t pool, int64_t source, int64_t target, UnitRange units, int64_t ring_position,
+ShareSegment share_segment(int32_t pool, int64_t source, int64_t target, PageRange pages, int64_t ring_position,
                            int64_t copy) {
-    return ShareSegment{pool, static_cast<int32_t>(target), static_cast<int32_t>(units.begin),
-                        static_cast<int32_t>(units.end), static_cast<int32_t>(source),
+    return ShareSegment{pool, static_cast<int32_t>(target), static_cast<int32_t>(pages.begin),
+                        static_cast<int32_t>(pages.end), static_cast<int32_t>(source),
                         static_cast<int32_t>(ring_position), static_cast<int32_t>(copy), 0};
 }
 
@@ -51,12 +51,11 @@ int64_t KVLedger::shareable_len(int64_t source, int64_t prefix_len) const {
 
 int64_t KVLedger::largest_start(int32_t pool, int64_t source, int64_t length) const {
     const UnitRuns& owned = states_[source].owned[pool];
-    const int64_t shortest = empty_window_at_most(length, pool, geometry_.sliding_window, geometry_.page_shift);
+    const int64_t shortest = empty_window_at_most(length, pool, geometry_.sliding_window, geometry_.page_shift[pool]);
     while (length > shortest) {
         const UnitRange run = owned.last_before(length);
         const int64_t candidate = std::min(length, run.end);
-        if (candidate > shortest &&
-            window_start(candidate, pool, geometry_.sliding_window, geometry_.page_shift) >= run.begin) {
+        if (candidate > shortest && geometry_.kept_from(candidate, pool) >= run.begin) {
             if (!states_[source].reads_unfilled(pool, candidate, geometry_.sliding_window)) {
                 return candidate;
             }
@@ -113,18 +112,17 @@ void KVLedger::plan_whole_pages(int32_t pool, const IntList& sources, const IntL
     std::vector<size_t> rows(targets.size());
     std::iota(rows.begin(), rows.end(), size_t{0});
     std::stable_sort(rows.begin(), rows.end(), [&](size_t a, size_t b) { return sources[a] < sources[b]; });
-    const int64_t turn_units = std::max(kShareTurnUnits, int64_t{1} << geometry_.page_shift);
     for (size_t first = 0, last = 0; first < rows.size(); first = last) {
-        UnitRange all = whole_pages(pool, sharing.starts[rows[first]]);
+        PageRange all = whole_pages(pool, sharing.starts[rows[first]]);
         for (last = first; last < rows.size() && sources[rows[last]] == sources[rows[first]]; ++last) {
-            const UnitRange shared = whole_pages(pool, sharing.starts[rows[last]]);
-            all = UnitRange{std::min(all.begin, shared.begin), std::max(all.end, shared.end)};
+            const PageRange shared = whole_pages(pool, sharing.starts[rows[last]]);
+            all = PageRange{std::min(all.begin, shared.begin), std::max(all.end, shared.end)};
         }
-        const int64_t step = last - first > 1 ? turn_units : std::max<int64_t>(all.end - all.begin, 1);
+        const int64_t step = last - first > 1 ? kShareTurnPages : std::max<int64_t>(all.end - all.begin, 1);
         for (int64_t begin = all.begin; begin < all.end; begin += step) {
             for (size_t i = first; i < last; ++i) {
-                const UnitRange shared = whole_pages(pool, sharing.starts[rows[i]]);
-                const UnitRange turn{std::max(begin, shared.begin), std::min(begin + step, shared.end)};
+                const PageRange shared = whole_pages(pool, sharing.starts[rows[i]]);
+                const PageRange turn{std::max(begin, shared.begin), std::min(begin + step, shared.end)};
                 if (turn.begin < turn.end) {
                     sharing.segments.push_back(
                         share_segment(pool, sources[rows[i]], targets[rows[i]], turn, kSharePages, 0));
@@ -138,12 +136,13 @@ void KVLedger::plan_whole_pages(int32_t pool, const IntList& sources, const IntL
 void KVLedger::plan_copies(int32_t pool, const IntList& sources, const IntList& targets, Sharing& sharing,
                            FreeQueue& queue) const {
     for (size_t i = 0; i < targets.size(); ++i) {
-        const UnitRange last{whole_pages(pool, sharing.starts[i]).end, units_in(sharing.starts[i], pool)};
-        if (last.begin == last.end) {
+        const int64_t page = whole_pages(pool, sharing.starts[i]).end;
+        const UnitRange last{page << geometry_.page_shift[pool], units_in(sharing.starts[i], pool)};
+        if (last.empty()) {
             continue;
         }
-        sharing.segments.push_back(
-            share_segment(pool, sources[i], targets[i], last, queue.take(1), sharing.total_copies++));
+        sharing.segments.push_back(share_segment(pool, sources[i], targets[i], PageRange{page, page + 1},
+                                                 queue.take(1), sharing.total_copies++));
         ++sharing.num_copies[pool];
         if (geometry_.maps_full_to_swa && pool == kSwa) {
             sharing.map_segments.push_back(MapSegment{static_cast<int32_t>(targets[i]),
@@ -153,11 +152,11 @@ void KVLedger::plan_copies(int32_t pool, const IntList& sources, const IntList& 
     }
 }
 
-// Units that a start of `length` tokens needs, up to the last whole page.
-UnitRange KVLedger::whole_pages(int32_t pool, int64_t length) const {
-    const int64_t begin =
-        is_windowed_pool(pool) ? window_start(length, pool, geometry_.sliding_window, geometry_.page_shift) : 0;
-    return UnitRange{begin, page_start(units_in(length, pool), geometry_.page_shift)};
+// Pages that a start of `length` tokens needs, up to the last whole one.
+PageRange KVLedger::whole_pages(int32_t pool, int64_t length) const {
+    const int32_t shift = geometry_.page_shift[pool];
+    const int64_t begin = is_windowed_pool(pool) ? geometry_.kept_from(length, pool) : 0;
+    return PageRange{page_of(begin, shift), page_of(units_in(length, pool), shift)};
 }
 
 void KVLedger::commit_sharing() {
@@ -172,8 +171,10 @@ void KVLedger::commit_sharing() {
     }
     for (const ShareSegment& segment : sharing.segments) {
         RequestState& state = states_[segment.request];
-        const UnitRange units{segment.begin_unit, segment.end_unit};
         const bool shares = segment.ring_position == kSharePages;
+        const int32_t shift = geometry_.page_shift[segment.pool];
+        const int64_t end = std::min(int64_t{segment.end} << shift, units_in(state.allocated_len, segment.pool));
+        const UnitRange units{int64_t{segment.begin} << shift, end};
         state.owned[segment.pool].add(units);
         if (shares) {
             share_pages(segment);
@@ -188,8 +189,7 @@ void KVLedger::commit_sharing() {
 void KVLedger::share_pages(const ShareSegment& segment) {
     SharedPages& of_source = states_[segment.source].shared[segment.pool];
     SharedPages& of_target = states_[segment.request].shared[segment.pool];
-    const int64_t end_page = page_of(segment.end_unit, geometry_.page_shift);
-    for (int64_t page = page_of(segment.begin_unit, geometry_.page_shift); page < end_page; ++page) {
+    for (int64_t page = segment.begin; page < segment.end; ++page) {
         const auto found = of_source.from(page);
         const bool was_shared = found != of_source.end() && found->page == page;
         const int32_t record = was_shared ? found->record : owners_.open();

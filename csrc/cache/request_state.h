@@ -10,12 +10,18 @@
 namespace dsv4 {
 
 struct CacheGeometry {
-    int32_t page_shift;
-    int64_t sliding_window;                   // raw tokens
-    int64_t max_requests;                     // rows
-    int64_t max_context_len;                  // raw tokens
-    std::array<bool, kNumPools> pool_exists;  // table order
-    bool maps_full_to_swa;                    // somebody keeps a mapping and wants to know what changes in it
+    std::array<int32_t, kNumPools> page_shift;  // table order, like the next two
+    std::array<int64_t, kNumPools> columns;     // of the page tables; of a windowed pool they may be a ring
+    std::array<bool, kNumPools> pool_exists;
+    int64_t sliding_window;   // raw tokens
+    int64_t max_requests;     // rows
+    int64_t max_context_len;  // raw tokens
+    bool maps_full_to_swa;    // somebody keeps a mapping and wants to know what changes in it
+
+    // First unit of a windowed pool that a request of `length` tokens keeps.
+    int64_t kept_from(int64_t length, int32_t pool) const {
+        return window_start(length, pool, sliding_window, page_shift[pool]);
+    }
 };
 
 struct RequestLife {
@@ -34,7 +40,7 @@ struct RequestLife {
 };
 
 struct RequestState : RequestLife {
-    std::array<UnitRuns, kNumPools> owned;      // units with slots; every run starts at a page boundary
+    std::array<UnitRuns, kNumPools> owned;      // units that were given slots; every run starts at a page boundary
     std::array<SharedPages, kNumPools> shared;  // those of their pages that were shared once
 
     void end() {

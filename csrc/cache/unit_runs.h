@@ -18,9 +18,19 @@ struct UnitRange {
     bool overlaps(UnitRange other) const { return std::max(begin, other.begin) < std::min(end, other.end); }
 };
 
+// Pages [begin, end) of one request in one pool.
+struct PageRange {
+    int64_t begin;
+    int64_t end;
+};
+
 class UnitRuns {
   public:
     bool covers(UnitRange range) const;
+
+    // The first and the last run; empty when there are none.
+    UnitRange first() const { return runs_.empty() ? UnitRange{0, 0} : runs_.front(); }
+    UnitRange last() const { return runs_.empty() ? UnitRange{0, 0} : runs_.back(); }
 
     // The last run that starts before `unit`; empty when there is none.
     UnitRange last_before(int64_t unit) const;

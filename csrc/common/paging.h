@@ -23,9 +23,24 @@ DSV4_HOST_DEVICE constexpr int64_t slot_of(int64_t page, int64_t unit, int32_t p
     return (page << page_shift) + offset_in_page(unit, page_shift);
 }
 
+// First unit of the page after that of `unit`.
+DSV4_HOST_DEVICE constexpr int64_t next_page_start(int64_t unit, int32_t page_shift) {
+    return (page_of(unit, page_shift) + 1) << page_shift;
+}
+
 // Pages that the units [0, units) touch.
 DSV4_HOST_DEVICE constexpr int64_t pages_for(int64_t units, int32_t page_shift) {
     return (units + (int64_t{1} << page_shift) - 1) >> page_shift;
+}
+
+// `unit` itself when a page starts there, else the start of the next page.
+DSV4_HOST_DEVICE constexpr int64_t page_start_from(int64_t unit, int32_t page_shift) {
+    return pages_for(unit, page_shift) << page_shift;
+}
+
+// Column of a page table that holds page `page` of a request. With fewer columns than pages the row is a ring.
+DSV4_HOST_DEVICE constexpr int64_t page_column(int64_t page, int32_t columns) {
+    return page < columns ? page : page % columns;
 }
 
 }  // namespace dsv4

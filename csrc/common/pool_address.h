@@ -51,7 +51,7 @@ DSV4_HOST_DEVICE constexpr bool has_pages(const PoolAddress& a) {
 
 // kPages: column that holds page `page` of a request.
 DSV4_HOST_DEVICE constexpr int64_t page_column(int64_t page, const PoolAddress& a) {
-    return page < a.columns ? page : page % a.columns;
+    return page_column(page, a.columns);
 }
 
 // Entry of a kPages table that holds page `page` of request `request`.

@@ -60,7 +60,7 @@ void check_token_columns(const char* op, const ScannedStep& step, const StepPara
                               " columns, expected at least ", needed, " (", state_lead(ratio_of(which)), " and the ",
                               row.num_new, " new tokens of row ", i, ")");
         }
-        const TokenSpan tokens = window_tokens(row, p.window);
+        const TokenSpan tokens = window_tokens(row, p);
         TORCH_CHECK_VALUE(p.window_columns == 0 || tokens.end - tokens.begin <= p.window_columns, op,
                           ": window_locs has ", p.window_columns, " columns, expected at least ",
                           tokens.end - tokens.begin, " (window and new tokens of row ", i, ")");
@@ -71,10 +71,10 @@ void check_token_columns(const char* op, const ScannedStep& step, const StepPara
 int64_t first_token_read(int32_t pool, const StepRow& row, const StepParams& p) {
     int64_t first = wants(p, kFieldSlots + pool) ? row.start : final_length(row);
     if (pool == kSwa && wants(p, kFieldWindowLocs)) {
-        first = min_of(first, window_tokens(row, p.window).begin);
+        first = min_of(first, window_tokens(row, p).begin);
     }
     if (is_state_pool(pool) && wants(p, kFieldC4StateLocs + pool - kC4State)) {
-        first = min_of(first, state_tokens(row, ratio_of(pool - kC4State)).begin);
+        first = min_of(first, state_tokens(row, pool - kC4State, p).begin);
     }
     return first;
 }

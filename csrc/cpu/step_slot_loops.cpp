@@ -54,7 +54,7 @@ void write_state_locs(const ScannedStep& step, const StepParams& p, const PoolSl
     const int32_t dummy = p.dummy_slots[pool];
     int32_t* target = out.mutable_data_ptr<int32_t>();
     for (const ScannedRow& row : step.rows) {
-        const TokenSpan tokens = state_tokens(row, ratio);
+        const TokenSpan tokens = state_tokens(row, pool - kC4State, p);
         const int64_t count = tokens.end - tokens.begin;
         const int64_t first = count == 0 ? columns : state_column(row, tokens.begin, ratio);
         std::fill_n(target, first, dummy);
@@ -73,7 +73,7 @@ void write_window_locs(const ScannedStep& step, const StepParams& p, const PoolS
         return row_begin + p.window_columns;
     };
     for (const ScannedRow& row : step.rows) {
-        const TokenSpan tokens = window_tokens(row, p.window);
+        const TokenSpan tokens = window_tokens(row, p);
         int32_t* const first = target;
         slots.write(kSwa, row.request, tokens.begin, tokens.end, kWindowEnd, first);
         int32_t* written = first + (tokens.end - tokens.begin);

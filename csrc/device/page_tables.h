@@ -176,7 +176,8 @@ class PageTables {
         AscendC::PipeBarrier<PIPE_V>();
     }
 
-    // pages_ holds what the base says of each page's first unit; the mapping's entries at these slots take its place.
+    // pages_ holds what the base says of each page's first unit; the mapping's entries at these slots take its place, the dummy
+    // where there is none.
     __aicore__ inline void map(int64_t first_row, uint32_t rows, int64_t first_column, int64_t columns) {
         const PoolAddress& a = p_.pools[pool_];
         const PoolAddress& base = p_.pools[source_];
@@ -193,8 +194,16 @@ class PageTables {
                 }
             }
         }
+        order<AscendC::HardEvent::MTE2_S>();
+        for (uint32_t i = 0; i < rows; ++i) {
+            const TileSpan span = span_of(first_row + i, first_column, columns);
+            for (int64_t page = span.begin; page < span.end; ++page) {
+                if (block(i, page - first_column).GetValue(0) <= 0) {
+                    block(i, page - first_column).SetValue(0, filler());
+                }
+            }
+        }
         order<AscendC::HardEvent::S_V>();
-        order<AscendC::HardEvent::MTE2_V>();
         gather(rows * pitch_);
     }
 

@@ -397,6 +397,7 @@ class PoolSlots {
                 }
             });
         });
+        order<AscendC::HardEvent::S_V>();
     }
 
     // slot / P * ring + slot % ring, which may be 0; -1 where the base has no slot.

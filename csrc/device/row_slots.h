@@ -57,7 +57,7 @@ class RowSlots {
   private:
     __aicore__ inline UnitRun state_run(int64_t index, int64_t ratio, int32_t columns, uint32_t area) {
         const StepRow row = rows_.row(index);
-        const TokenSpan tokens = state_tokens(row, ratio);
+        const TokenSpan tokens = state_tokens(row, ratio == kRatioC4 ? 0 : 1, rows_.step());
         if (is_padding(row)) {
             return UnitRun{0, 0, columns, 0, 0, area};
         }
@@ -69,7 +69,7 @@ class RowSlots {
     __aicore__ inline void window(int64_t index) {
         const StepParams& p = rows_.step();
         const StepRow row = index < rows_.params().num_rows ? rows_.row(index) : StepRow{0, 0, 0};
-        const TokenSpan tokens = window_tokens(row, p.window);
+        const TokenSpan tokens = window_tokens(row, p);
         const int32_t live = static_cast<int32_t>(tokens.end - tokens.begin);
         const uint32_t columns = static_cast<uint32_t>(p.window_columns);
         runs_[0] = UnitRun{is_padding(row) ? 0 : rows_.request(index), tokens.begin, p.window_columns, 0,

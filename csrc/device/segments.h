@@ -12,14 +12,14 @@ namespace dsv4::kernel {
 constexpr uint32_t kChunkSegments = 1024;  // 32 KB
 constexpr uint32_t kSearchWays = 32;       // parts into which one step of the search cuts a range
 
-// Units [begin, end) of one segment.
+// Items [begin, end) of one segment: units, or pages, as the segment counts them.
 template <typename Segment>
 struct SegmentPiece {
     Segment segment;
     int32_t begin;
     int32_t end;
 
-    __aicore__ inline int32_t units() const { return end - begin; }
+    __aicore__ inline int32_t items() const { return end - begin; }
 };
 
 template <typename Segment>
@@ -32,16 +32,16 @@ class SegmentCursor {
         list_ = global<int32_t>(segments, static_cast<uint64_t>(num_segments) * kSegmentFields);
     }
 
-    // This block's share of the units of all segments.
+    // This block's share of the items of all segments.
     __aicore__ inline BlockShare share() {
         end_ = num_segments_;
         load_chunk(num_segments_ - 1);
         const Segment last = read(0);
-        const int64_t units = static_cast<int64_t>(last.units_before) + (last.end_unit - last.begin_unit);
-        return block_share(units, 1, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
+        const int64_t items = static_cast<int64_t>(last.items_before) + (last.end - last.begin);
+        return block_share(items, 1, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
     }
 
-    // Makes the segment that holds unit `begin` of the whole list the current one; the cursor may go on to that of unit
+    // Makes the segment that holds item `begin` of the whole list the current one; the cursor may go on to that of item
     // `end` - 1.
     __aicore__ inline void seek(int64_t begin, int64_t end) {
         SegmentRange first{0, num_segments_};
@@ -62,17 +62,17 @@ class SegmentCursor {
         current_ = 0;
     }
 
-    // The part of the current segment from unit `unit` of the whole list on, up to unit `end`.
-    __aicore__ inline SegmentPiece<Segment> piece(int64_t unit, int64_t end) {
+    // The part of the current segment from item `item` of the whole list on, up to item `end`.
+    __aicore__ inline SegmentPiece<Segment> piece(int64_t item, int64_t end) {
         const Segment segment = read(current_);
-        const int32_t begin = segment.begin_unit + static_cast<int32_t>(unit - segment.units_before);
-        const int64_t units = min_of<int64_t>(segment.end_unit - begin, end - unit);
-        return SegmentPiece<Segment>{segment, begin, begin + static_cast<int32_t>(units)};
+        const int32_t begin = segment.begin + static_cast<int32_t>(item - segment.items_before);
+        const int64_t items = min_of<int64_t>(segment.end - begin, end - item);
+        return SegmentPiece<Segment>{segment, begin, begin + static_cast<int32_t>(items)};
     }
 
     // Goes on to the next segment when the piece was the last of its own.
     __aicore__ inline void pass(const SegmentPiece<Segment>& piece) {
-        if (piece.end != piece.segment.end_unit) {
+        if (piece.end != piece.segment.end) {
             return;
         }
         ++current_;
@@ -87,7 +87,7 @@ class SegmentCursor {
     __aicore__ inline uint32_t index() const { return chunk_begin_ + current_; }
 
  private:
-    // Where a unit's segment may be: [begin, end).
+    // Where an item's segment may be: [begin, end).
     struct SegmentRange {
         uint32_t begin;
         uint32_t end;
@@ -100,17 +100,17 @@ class SegmentCursor {
     // Running totals at equal distances in a range, each into a block of its own.
     __aicore__ inline void load_samples(const SegmentRange& range, uint32_t where) {
         const uint32_t fields = static_cast<uint32_t>(kSegmentFields);
-        load_rows(words_[where * fields], list_[static_cast<uint64_t>(range.begin) * fields + kUnitsBeforeField],
+        load_rows(words_[where * fields], list_[static_cast<uint64_t>(range.begin) * fields + kItemsBeforeField],
                   range.samples(), 1, range.sample_distance() * fields - 1, fields);
     }
 
-    // The part of a range that begins with the last sample of at most `unit` units before it.
-    __aicore__ inline SegmentRange narrowed(const SegmentRange& range, uint32_t where, int64_t unit) {
+    // The part of a range that begins with the last sample of at most `item` items before it.
+    __aicore__ inline SegmentRange narrowed(const SegmentRange& range, uint32_t where, int64_t item) {
         uint32_t low = 0;
         uint32_t high = range.samples();
         while (high - low > 1) {
             const uint32_t middle = (low + high) / 2;
-            if (words_.GetValue((where + middle) * static_cast<uint32_t>(kSegmentFields)) <= unit) {
+            if (words_.GetValue((where + middle) * static_cast<uint32_t>(kSegmentFields)) <= item) {
                 low = middle;
             } else {
                 high = middle;

@@ -1,6 +1,6 @@
 """What a scheduler may do to an allocator, with every choice left to a source of integers (hypothesis or a seed)."""
 
-from reference.kv_allocator import POOLS
+from reference.kv_allocator import POOLS, WINDOWED
 
 from cache.checked_allocator import CheckedAllocator
 
@@ -10,15 +10,24 @@ MAX_REQUESTS = 4
 
 
 def small_allocator(page_size, integer):
-    """A cache that a few requests can exhaust; integer(low, high) chooses within bounds, both included."""
+    """A cache that a few requests can exhaust; integer(low, high) chooses within bounds, both included.
+
+    Half of them have pages of `page_size` in every pool, the others draw a size a pool; some windowed pools have rings.
+    """
+    uniform = integer(0, 1) == 0
     context_len = CONTEXT_LENS[page_size] + integer(0, 5)
-    num_pages = {}
+    page_sizes, num_pages, ring_columns = {}, {}, {}
     for pool in POOLS:
-        if integer(0, 9) > 0:
-            per_request = -(-context_len // {"c4": 4, "c128": 128}.get(pool, 1) // page_size)
-            num_pages[pool] = integer(0, 3 * per_request) if integer(0, 3) == 0 else 3 * per_request
+        if integer(0, 9) == 0:
+            continue
+        size = page_sizes[pool] = page_size if uniform else PAGE_SIZES[integer(0, len(PAGE_SIZES) - 1)]
+        per_request = -(-context_len // {"c4": 4, "c128": 128}.get(pool, 1) // size)
+        num_pages[pool] = integer(0, 3 * per_request) if integer(0, 3) == 0 else 3 * per_request
+        if pool in WINDOWED and integer(0, 3) == 0:
+            ring_columns[pool] = integer(1, max(1, 300 // size)) + 1
     window = (1, 3, 128, page_size, 200)[integer(0, 4)]
-    return CheckedAllocator(page_size, window, MAX_REQUESTS, context_len, num_pages, mapped=integer(0, 1) == 1)
+    mapped = integer(0, 1) == 1
+    return CheckedAllocator(page_sizes, window, MAX_REQUESTS, context_len, num_pages, ring_columns, mapped=mapped)
 
 
 class AllocatorActions:

@@ -14,19 +14,23 @@ OUTPUTS = {pool: f"out_{pool}_loc" for pool in POOLS}
 class CheckedAllocator:
     """Every call goes to both; results, errors, tables, lengths and counts must agree, and the invariants hold."""
 
-    def __init__(self, page_size, window, max_requests, max_context_len, num_pages, device="cpu", mapped=True):
+    def __init__(
+        self, page_size, window, max_requests, max_context_len, num_pages, ring_columns, device="cpu", mapped=True
+    ):
+        """page_size, num_pages and ring_columns by pool."""
         self.layout = dsv4_npu_ops.KVLayout(
             page_size=page_size,
             sliding_window=window,
             max_requests=max_requests,
             max_context_len=max_context_len,
             num_pages=num_pages,
+            ring_columns=ring_columns,
             device=device,
         )
         self.tables = dsv4_npu_ops.RequestTables(self.layout)
-        mapped = mapped and "full" in num_pages and "swa" in num_pages
+        mapped = mapped and "full" in num_pages and "swa" in num_pages and page_size["full"] == page_size["swa"]
         self.alloc = dsv4_npu_ops.KVAllocator(self.layout, self.tables, full_to_swa=mapped)
-        self.model = AllocatorModel(page_size, window, max_requests, max_context_len, num_pages)
+        self.model = AllocatorModel(page_size, window, max_requests, max_context_len, num_pages, ring_columns)
         self.backups = []
         self.outcomes = Counter()  # calls by how they ended
         self.checked = {}  # what check_pages last looked at, by pool
@@ -105,6 +109,7 @@ class CheckedAllocator:
         elif raised is not None:
             raise raised
         if isinstance(want, dict):
+            # That slots are congruent (invariant 1) the model says.
             for pool, name in OUTPUTS.items():
                 assert getattr(got, name).dtype == torch.int32
                 assert getattr(got, name).tolist() == want[pool], name
@@ -115,8 +120,8 @@ class CheckedAllocator:
         return got
 
     def check(self):
-        for pool in POOLS:
-            assert getattr(self.tables, pool).tolist() == self.model.rows[pool], f"table {pool}"
+        for pool in self.model.pools:
+            assert self.tables.table(pool).tolist() == self.model.table(pool), f"table {pool}"
         if self.alloc.full_to_swa is not None:
             assert self.alloc.full_to_swa.tolist() == self.model.full_to_swa
         for pool in self.model.pools:
@@ -138,31 +143,22 @@ class CheckedAllocator:
     def check_writable(self, slots):
         """A step never gets slots of a page that other requests have as well."""
         for pool in self.model.pools:
-            table = getattr(self.tables, pool).numpy() // self.layout.page_size
-            for page in {slot // self.layout.page_size for slot in slots[pool]} - {0}:
+            table = self.tables.table(pool).numpy()
+            for page in {slot // self.layout.page_size_of(pool) for slot in slots[pool]} - {0}:
                 assert (table == page).any(axis=1).sum() == 1, f"page {page} of {pool} is shared and handed out"
 
     def check_pages(self, pool, available):
-        """Invariants 1 to 3 from the table: congruent slots, pages exclusive or shared at one index, none lost."""
-        table = getattr(self.tables, pool).numpy()
+        """Invariants 2 and 3 from the table: pages exclusive or shared in one column, none lost."""
+        table = self.tables.table(pool).numpy()
         state = (table.tobytes(), available)
         if self.checked.get(pool) == state:
             return
         self.checked[pool] = state
-        size = self.layout.page_size
-        if table.shape[1] % size:
-            whole_pages = np.zeros((table.shape[0], table.shape[1] + -table.shape[1] % size), dtype=table.dtype)
-            whole_pages[:, : table.shape[1]] = table
-            table = whole_pages
-        blocks = table.reshape(table.shape[0], -1, size)
-        pages = blocks.max(axis=2) // size
-        wanted = pages[:, :, None] * size + np.arange(size)
-        assert ((blocks == 0) | (blocks == wanted)).all(), f"congruence in {pool}"
-        assert not blocks[pages == 0].any(), f"page 0 of {pool} was handed out"
-        owned, counts = np.unique(pages[pages > 0], return_counts=True)
+        assert (table >= 0).all(), f"a page of {pool} that is none"
+        owned, counts = np.unique(table[table > 0], return_counts=True)
         for page, count in zip(owned[counts > 1].tolist(), counts[counts > 1].tolist(), strict=True):
             assert self.model.owner_counts[pool][page] == count, f"page {page} of {pool} has {count} owners"
-            assert len(set(np.nonzero(pages == page)[1])) == 1, f"page {page} of {pool} is at two indices"
+            assert len(set(np.nonzero(table == page)[1])) == 1, f"page {page} of {pool} is in two columns"
         assert len(owned) + available == self.layout.num_pages[pool], f"pages of {pool} were lost or made"
 
     def finish(self):
@@ -172,4 +168,4 @@ class CheckedAllocator:
         self.free(self.running)
         for pool in self.model.pools:
             assert self.alloc.available_pages(pool) == self.layout.num_pages[pool]
-            assert not getattr(self.tables, pool).any()
+            assert not self.tables.table(pool).any()

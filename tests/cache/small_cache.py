@@ -5,7 +5,16 @@ import dsv4_npu_ops
 POOLS = ("full", "swa", "c4", "c128", "c4_state", "c128_state")
 
 
-def make(page_size=128, pages=8, window=128, max_requests=4, max_context_len=1024, full_to_swa=False, **num_pages):
+def make(
+    page_size=128,
+    pages=8,
+    window=128,
+    max_requests=4,
+    max_context_len=1024,
+    full_to_swa=False,
+    ring_columns=None,
+    **num_pages,
+):
     """An allocator with `pages` pages in every pool but those named; None leaves a pool out."""
     counts = {pool: num_pages.get(pool, pages) for pool in POOLS}
     layout = dsv4_npu_ops.KVLayout(
@@ -14,6 +23,7 @@ def make(page_size=128, pages=8, window=128, max_requests=4, max_context_len=102
         max_requests=max_requests,
         max_context_len=max_context_len,
         num_pages={pool: count for pool, count in counts.items() if count is not None},
+        ring_columns=ring_columns or {},
     )
     tables = dsv4_npu_ops.RequestTables(layout)
     return dsv4_npu_ops.KVAllocator(layout, tables, full_to_swa=full_to_swa), tables
@@ -28,4 +38,20 @@ def state_of(alloc, tables):
         except ValueError:
             lengths.append(None)
     pages = [alloc.available_pages(pool) for pool in POOLS if alloc.layout.has_pool(pool)]
-    return lengths, pages, [table.tolist() for table in tables.in_order()]
+    return lengths, pages, tables_of(tables)
+
+
+def tables_of(tables):
+    """What all request tables hold."""
+    return [table.tolist() for table in tables.op_tables if table is not None]
+
+
+def slots_of(tables, pool, req):
+    """The slot of each unit that the request's row has a page for, 0 elsewhere; for tables that are no rings."""
+    size = tables.page_size_of(pool)
+    return [page and page * size + offset for page in tables.table(pool)[req].tolist() for offset in range(size)]
+
+
+def pages_of(tables, pool, req):
+    """The pages of a request by page index; for tables that are no rings."""
+    return {index: page for index, page in enumerate(tables.table(pool)[req].tolist()) if page}

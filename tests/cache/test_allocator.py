@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import dsv4_npu_ops
-from cache.small_cache import POOLS, make, state_of
+from cache.small_cache import POOLS, make, slots_of, state_of
 
 
 def test_first_pages_and_dense_groups():
@@ -15,8 +15,9 @@ def test_first_pages_and_dense_groups():
     assert loc.out_full_loc.tolist() == [4, 5, 6, 7, 8, 9, 12, 13, 14, 15, 16, 17, 18, 19, 20]
     assert loc.out_c4_loc.tolist() == [4, 8, 9]
     assert loc.out_c128_loc.tolist() == []
-    assert tables.c4[2].tolist()[:2] == [4, 0]
-    assert tables.c4[0].tolist()[:3] == [8, 9, 0]
+    assert tables.table("c4")[2].tolist() == [1, 0, 0, 0]
+    assert tables.table("c4")[0].tolist() == [2, 0, 0, 0]
+    assert tables.table("full")[0].tolist() == [3, 4, 5] + [0] * 13
     assert {getattr(loc, f"out_{pool}_loc").dtype for pool in POOLS} == {torch.int32}
 
 
@@ -63,22 +64,18 @@ def test_congruence_over_chunks():
     alloc.alloc_extend([0], [0], [200])
     alloc.alloc_extend([0], [200], [260])
     alloc.reserve_extend([0], [260], [280])
-    slots = tables.c4_state[0]
-    assert slots[128] % 128 == 0 and slots[256] % 128 == 0
-    assert slots[128] != slots[256]
+    assert tables.table("c4_state")[0].tolist() == [0, 1, 2, 0]
     assert alloc.available_pages("c4_state") == 6
-    before = slots[256:280].tolist()
     alloc.evict([0], [280])
     assert alloc.available_pages("c4_state") == 7
-    assert slots[128] == 0
-    assert slots[256:280].tolist() == before
+    assert tables.table("c4_state")[0].tolist() == [0, 0, 2, 0]
 
 
 def test_chunks_that_end_inside_a_page_fill_the_page_that_is_open():
     alloc, tables = make(page_size=16, max_context_len=96)
     alloc.alloc_extend([0], [0], [20])
     alloc.alloc_extend([0], [20], [30])
-    assert tables.full[0, :30].tolist() == list(range(16, 46))
+    assert slots_of(tables, "full", 0)[:30] == list(range(16, 46))
     assert alloc.available_pages("full") == 6
 
 
@@ -115,12 +112,14 @@ def test_the_first_lacking_pool_in_table_order_is_named_with_the_whole_need():
 
 
 def test_holes_of_a_state_row_are_not_slots():
-    """Case 12: raw 128..199 at slots 128..199; what lies behind has no slot and no page."""
+    """Case 12: raw 128..199 at slots 128..199; what lies before has no slot and no page."""
     alloc, tables = make(max_context_len=512)
     alloc.alloc_extend([0], [0], [200])
-    assert tables.c4_state[0, 128:200].tolist() == list(range(128, 200))
-    assert not tables.c4_state[0, :128].any() and not tables.c4_state[0, 200:].any()
-    alloc.alloc_extend([0], [200], [512])
+    assert tables.table("c4_state")[0].tolist() == [0, 1, 0, 0]
+    loc = alloc.alloc_extend([0], [200], [512])
+    assert tables.table("c4_state")[0].tolist() == [0, 1, 0, 2]
+    # A page is there as a whole: what the chunk skipped has slots as far as the page goes on.
+    assert loc.out_c4_state_loc.tolist() == list(range(200, 256)) + [0] * 128 + list(range(256, 384))
     assert alloc.available_pages("c4_state") == 6
     alloc.evict([0], [512])
     assert alloc.available_pages("c4_state") == 7
@@ -204,7 +203,7 @@ def test_pools_that_do_not_exist_have_no_entries():
     loc = alloc.alloc_extend([0], [0], [256])
     assert loc.out_c128_loc.numel() == loc.out_c128_state_loc.numel() == 0
     assert loc.out_c4_loc.numel() == 64
-    assert tables.c128.shape == (4, 0)
+    assert tables.table("c128") is None
     alloc.evict([0], [256])
     alloc.free([0])
     assert alloc.available_pages("c4") == 8
@@ -218,5 +217,65 @@ def test_pages_needed():
     assert [layout.pages_needed(1000)[pool] for pool in ("full", "c4", "c128")] == [8, 2, 1]
     assert [layout.pages_needed(100)[pool] for pool in ("full", "c4", "c128")] == [1, 1, 0]
     assert layout.num_units("c128", 1000) == 7
-    small = dsv4_npu_ops.KVLayout(page_size=32)
+    small = dsv4_npu_ops.KVLayout(page_size=32, num_pages={"c4": 1})
     assert small.pages_needed(104)["c4"] == 1 and small.num_units("c4", 104) == 26
+
+
+def test_a_table_entry_is_written_where_a_page_starts():
+    """Of 4 tokens that cross into a new page one entry changes, of 4 within a page none."""
+    alloc, tables = make(page_size=16, max_context_len=96)
+    alloc.alloc_extend([0], [0], [14])
+    before = state_of(alloc, tables)[2]
+    alloc.reserve_extend([0], [14], [16])
+    assert state_of(alloc, tables)[2] == before
+    alloc.reserve_extend([0], [16], [20])
+    assert tables.table("full")[0].tolist() == [1, 2, 0, 0, 0, 0]
+
+
+def test_request_tables_of_a_million_tokens():
+    """256 requests of 1 M tokens with pages of 128: at most 40 MB of tables."""
+    layout = dsv4_npu_ops.KVLayout(
+        page_size=128, max_requests=256, max_context_len=1 << 20, num_pages=dict.fromkeys(POOLS, 1)
+    )
+    tables = dsv4_npu_ops.RequestTables(layout)
+    assert sum(table.nbytes for table in tables.op_tables) <= 40e6
+
+
+def test_page_sizes_by_pool():
+    sizes = {"full": 4, "swa": 8, "c4": 2, "c128": 1, "c4_state": 1, "c128_state": 16}
+    alloc, _ = make(page_size=sizes, pages=300, max_context_len=300)
+    loc = alloc.alloc_extend([0, 1], [0, 0], [9, 130])
+    assert loc.out_full_loc[:9].tolist() == [4, 5, 6, 7, 8, 9, 10, 11, 12]
+    assert loc.out_swa_loc[:9].tolist() == list(range(8, 17))
+    assert loc.out_c4_loc[:2].tolist() == [2, 3] and loc.out_c128_loc.tolist() == [1]
+    assert loc.out_c4_state_loc[:9].tolist() == [0] * 4 + [1, 2, 3, 4, 5], "from the group before the open one on"
+    assert loc.out_c128_state_loc[9:].tolist() == [0] * 128 + [32, 33]
+    taken = {pool: 300 - alloc.available_pages(pool) for pool in POOLS}
+    assert taken == {"full": 3 + 33, "swa": 2 + 17, "c4": 1 + 16, "c128": 1, "c4_state": 5 + 6, "c128_state": 1 + 1}
+
+
+def test_pages_of_a_ring_stand_in_columns_of_their_own():
+    alloc, tables = make(page_size=16, window=16, max_context_len=512, pages=40, ring_columns={"swa": 3})
+    alloc.alloc_extend([0], [0], [40])
+    assert tables.table("swa")[0].tolist() == [1, 2, 3]
+    before = state_of(alloc, tables)
+    with pytest.raises(
+        ValueError,
+        match=r"seq_lens\[0\] is 49 for request 0, which then has pages \[0, 4\) of pool swa, expected at most 3",
+    ):
+        alloc.reserve_extend([0], [40], [49])
+    assert state_of(alloc, tables) == before
+    alloc.evict([0], [40])
+    loc = alloc.reserve_extend([0], [40], [49])
+    assert tables.table("swa")[0].tolist() == [4, 2, 3], "page 3 stands in column 0"
+    assert loc.out_swa_loc.tolist() == list(range(56, 65))
+    with pytest.raises(ValueError, match=r"pages \[1, 5\) of pool swa, expected at most 3"):
+        alloc.alloc_extend([0], [49], [70])
+
+
+def test_what_a_chunk_skips_in_a_ring_has_no_slot_of_another_page():
+    """The columns of the pages that the state pools skip hold other pages by then."""
+    alloc, tables = make(page_size=16, max_context_len=512, pages=40, ring_columns={"c4_state": 2, "c128_state": 9})
+    loc = alloc.alloc_extend([0], [0], [100])
+    assert tables.table("c4_state")[0].tolist() == [1, 0]
+    assert loc.out_c4_state_loc.tolist() == [0] * 96 + list(range(16, 20))

@@ -5,7 +5,7 @@ import resource
 import pytest
 from backends import KERNEL_SIM, NPU
 
-from cache.small_cache import make
+from cache.small_cache import make, slots_of
 
 # Copying a call's tensors to an NPU and back takes a hundred times as long as the call itself on a CPU, a simulated
 # kernel ten times. 140 tokens are more than one group of either ratio.
@@ -28,7 +28,7 @@ def test_any_accepted_prefix_finds_its_state(width, page_size):
         length = 10
         for target in (alloc, one_by_one):
             target.alloc_extend([0], [0], [length])
-        written = {pool: getattr(tables, pool)[0].tolist() for pool in STATE_RATIOS}
+        written = {pool: slots_of(tables, pool, 0) for pool in STATE_RATIOS}
         while length + width <= LONGEST:
             loc = alloc.reserve_extend([0], [length], [length + width])
             for pool in STATE_RATIOS:
@@ -40,10 +40,10 @@ def test_any_accepted_prefix_finds_its_state(width, page_size):
             alloc.evict([0], [length])
             for pool, ratio in STATE_RATIOS.items():
                 start = state_start(length, ratio, page_size)
-                row = getattr(tables, pool)[0].tolist()
+                row = slots_of(tables, pool, 0)
                 assert row[start:length] == written[pool][start:length]
                 assert all(row[start:length]) and not any(row[:start])
-                plain = getattr(tables_one_by_one, pool)[0].tolist()
+                plain = slots_of(tables_one_by_one, pool, 0)
                 assert [slot > 0 for slot in plain[:length]] == [slot > 0 for slot in row[:length]]
 
 

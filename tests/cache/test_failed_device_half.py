@@ -38,18 +38,18 @@ def test_a_table_that_lost_a_slot_stops_the_call_and_nothing_changes(call):
     backup = alloc.backup_state()
     alloc.reserve_extend([1], [6], [14])
     alloc.reserve_extend([0], [14], [14])
-    good = [table.clone() for table in tables.in_order()]
+    good = [table.clone() for table in tables.op_tables]
     for request, unit in ((0, 0), (0, 13), (1, 5), (1, 8)):
-        tables.full[request, unit] = 0
-        tables.swa[request, unit] = 0
-    tables.c4_state[0, 13] = 0
-    broken, before = [table.clone() for table in tables.in_order()], books(alloc)
+        tables.table("full")[request, unit // PAGE] = 0
+        tables.table("swa")[request, unit // PAGE] = 0
+    tables.table("c4_state")[0, 13 // PAGE] = 0
+    broken, before = [table.clone() for table in tables.op_tables], books(alloc)
     with pytest.raises(ValueError, match="did something else write it"):
         call(alloc, backup)
     assert books(alloc) == before
-    assert all(torch.equal(table, was) for table, was in zip(tables.in_order(), broken, strict=True))
+    assert all(torch.equal(table, was) for table, was in zip(tables.op_tables, broken, strict=True))
 
-    for table, was in zip(tables.in_order(), good, strict=True):
+    for table, was in zip(tables.op_tables, good, strict=True):
         table.copy_(was)
     call(alloc, backup)
     if call is not CALLS["restore_state"]:
@@ -57,7 +57,7 @@ def test_a_table_that_lost_a_slot_stops_the_call_and_nothing_changes(call):
     if call is not CALLS["free"]:
         alloc.free([0, 1])
     assert [alloc.available_pages(pool) for pool in POOLS] == [12] * 6
-    assert not any(table.any() for table in tables.in_order())
+    assert not any(table.any() for table in tables.op_tables)
 
 
 def test_a_layout_keeps_its_own_page_counts():
@@ -72,7 +72,7 @@ def test_a_layout_keeps_its_own_page_counts():
 def test_construction_does_not_follow_the_default_device():
     with torch.device("meta"):
         alloc, tables = make()
-    assert tables.full.device.type == "cpu"
+    assert tables.table("full").device.type == "cpu"
     assert alloc.allocated_len(0) == 14
 
 
@@ -82,7 +82,7 @@ def test_construction_does_not_follow_the_default_device():
         ({"page_size": 128.0}, "page_size is 128.0, expected an integer"),
         ({"sliding_window": "128"}, "sliding_window is '128', expected an integer"),
         ({"max_requests": 2.5}, "max_requests is 2.5, expected an integer"),
-        ({"num_pages": None}, "num_pages is None, expected a dict of pages by pool"),
+        ({"num_pages": None}, "num_pages is None, expected a dict by pool"),
         ({"num_pages": {"full": 1.5}}, r"num_pages\['full'\] is 1.5, expected an integer"),
     ],
 )

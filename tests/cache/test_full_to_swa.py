@@ -3,13 +3,19 @@
 import pytest
 import torch
 
-from cache.small_cache import make, state_of
+from cache.small_cache import make, pages_of, slots_of, state_of
 from dsv4_npu_ops import KVAllocator, KVLayout, RequestTables
 
 
 def test_no_mapping_unless_asked_for():
     alloc, _ = make()
     assert alloc.full_to_swa is None
+
+
+def test_a_mapping_needs_pages_of_one_size():
+    layout = KVLayout(page_size={"full": 16, "swa": 8}, num_pages={"full": 4, "swa": 4})
+    with pytest.raises(ValueError, match="full_to_swa is True, expected one page size for full and swa, got 16 and 8"):
+        KVAllocator(layout, RequestTables(layout), full_to_swa=True)
 
 
 @pytest.mark.parametrize("missing", ["full", "swa"])
@@ -40,9 +46,9 @@ def test_only_the_tail_of_the_window(page_size):
     assert mapped[172:].tolist() == loc.out_swa_loc[172:].tolist()
     assert (mapped[172:] > 0).all()
     first = 172 - 172 % page_size
-    assert loc.out_swa_loc.tolist() == tables.swa[1, :300].tolist()
-    assert not tables.swa[1, :first].any() and (tables.swa[1, first:300] > 0).all()
-    assert torch.equal(tables.swa[1, first:300] % page_size, torch.arange(first, 300) % page_size)
+    swa = torch.tensor(slots_of(tables, "swa", 1))[:300]
+    assert loc.out_swa_loc.tolist() == swa.tolist()
+    assert not swa[:first].any() and (swa[first:] > 0).all()
     taken = -(-300 // page_size) - first // page_size
     assert alloc.available_pages("swa") == 400 - taken
 
@@ -57,8 +63,7 @@ def test_only_the_tail_of_the_window(page_size):
 def test_a_tail_longer_than_the_chunk_is_the_chunk():
     alloc, tables = make(full_to_swa=True)
     loc = alloc.alloc_extend([0, 1], [0, 0], [10, 200], swa_tail=50)
-    assert (tables.swa[0, :10] > 0).all()
-    assert not tables.swa[1, :128].any() and (tables.swa[1, 128:200] > 0).all()
+    assert pages_of(tables, "swa", 0).keys() == {0} and pages_of(tables, "swa", 1).keys() == {1}
     mapped = alloc.full_to_swa[loc.out_full_loc.long()]
     assert (mapped[:10] > 0).all() and not mapped[10:160].any() and (mapped[160:] > 0).all()
 
@@ -84,7 +89,7 @@ def test_eviction_unmaps_what_it_frees():
     full = alloc.alloc_extend([0], [0], [70]).out_full_loc.long()
     alloc.evict([0], [64])
     assert not alloc.full_to_swa[full[:48]].any()
-    assert alloc.full_to_swa[full[48:]].tolist() == tables.swa[0, 48:70].tolist()
+    assert alloc.full_to_swa[full[48:]].tolist() == slots_of(tables, "swa", 0)[48:70]
 
 
 def test_restore_unmaps_what_it_takes_back():
@@ -104,7 +109,7 @@ def test_a_release_that_fails_leaves_the_mapping():
     alloc, tables = make(page_size=16, window=16, max_context_len=128, pages=20, full_to_swa=True)
     alloc.alloc_extend([0], [0], [40])
     before = alloc.full_to_swa.clone()
-    tables.c4[0, 0] = 0
+    tables.table("c4")[0, 0] = 0
     with pytest.raises(ValueError, match="did something else write it"):
         alloc.free([0])
     assert torch.equal(alloc.full_to_swa, before)
@@ -115,13 +120,14 @@ def test_no_window_reaches_what_a_tail_left_out():
     """Tokens 64 to 93 share a page with the tail of 137: they have slots, but nobody fills them."""
     alloc, tables = make(page_size=64, window=128, max_context_len=512, pages=20, full_to_swa=True)
     alloc.alloc_extend([0], [0], [231], swa_tail=137)
-    assert (tables.swa[0, 64:231] > 0).all() and not alloc.full_to_swa[tables.full[0, 64:94].long()].any()
+    assert pages_of(tables, "swa", 0).keys() == {1, 2, 3}
+    assert not alloc.full_to_swa[slots_of(tables, "full", 0)[64:94]].any()
     alloc.reserve_extend([0], [231], [240])
     assert alloc.shareable_len(0, 240) == 240
     assert alloc.shareable_len(0, 221) == 221, "its window starts at 94, where the tail does"
     assert alloc.shareable_len(0, 220) == 0
     assert alloc.share_prefix([0, 0], [1, 2], [204, 230]).starts == [0, 230]
-    assert (alloc.full_to_swa[tables.full[2, 103:230].long()] > 0).all()
+    assert (alloc.full_to_swa[slots_of(tables, "full", 2)[103:230]] > 0).all()
     assert alloc.allocated_len(1) == 0
     alloc.alloc_extend([1], [0], [10])
     alloc.alloc_extend([1], [10], [20])  # the one that begins from nothing left nothing out

@@ -9,12 +9,14 @@ from reference import state_payloads as reference
 
 from dsv4_npu_ops import KVAllocator, KVLayout, RequestTables
 from dsv4_npu_ops.disagg import StateType, state_payloads
+from dsv4_npu_ops.layout import PageTable, SlotTable
 
 
-def prefilled(page_size, window, length, chunk, occupied=0):
+def prefilled(page_size, window, length, chunk, occupied=0, ring_columns=None):
     """A cache in which request 1 has committed `length` tokens in chunks, others having taken pages before."""
-    pages = {pool: 2 * (length + occupied) // page_size + 4 for pool in POOLS}
-    layout = KVLayout(page_size, window, 2, max(length, occupied, 1), pages)
+    sizes = page_size if isinstance(page_size, dict) else dict.fromkeys(POOLS, page_size)
+    pages = {pool: 2 * (length + occupied) // sizes[pool] + 4 for pool in POOLS}
+    layout = KVLayout(page_size, window, 2, max(length, occupied, 1), pages, ring_columns or {})
     tables = RequestTables(layout)
     alloc = KVAllocator(layout, tables)
     if occupied:
@@ -27,9 +29,9 @@ def prefilled(page_size, window, length, chunk, occupied=0):
 
 
 def expected(tables, seq_len, prefix_len):
-    rows = {pool: getattr(tables, pool)[1].tolist() if tables.layout.has_pool(pool) else None for pool in POOLS}
-    layout = tables.layout
-    return reference.state_payloads(rows, seq_len, prefix_len, layout.sliding_window, layout.page_size)
+    rows = {pool: tables.table(pool)[1].tolist() for pool in POOLS}
+    page_sizes = {pool: tables.page_size_of(pool) for pool in POOLS}
+    return reference.state_payloads(rows, seq_len, prefix_len, tables.sliding_window, page_sizes)
 
 
 def test_types_come_in_one_order():
@@ -40,21 +42,19 @@ def test_types_come_in_one_order():
 def test_state_travels_whole_whatever_prefix_the_receiver_has():
     tables = prefilled(128, 128, 258, 258)
     payload = state_payloads(tables, 1, 258, 256)
-    page_of = {position: tables.c4_state[1, position].item() // 128 for position in (252, 257)}
-    assert payload[StateType.C4_STATE] == [page_of[252], page_of[257]]
-    assert page_of[252] != page_of[257]
-    assert payload[StateType.C128_STATE] == [tables.c128_state[1, 256].item() // 128]
-    assert payload[StateType.SWA] == [tables.swa[1, 256].item() // 128]
+    assert payload[StateType.C4_STATE] == tables.table("c4_state")[1, 1:3].tolist(), "of positions 252 to 257"
+    assert payload[StateType.C128_STATE] == tables.table("c128_state")[1, 2:3].tolist()
+    assert payload[StateType.SWA] == tables.table("swa")[1, 2:3].tolist()
     assert payload[StateType.C4] == payload[StateType.INDEXER] == payload[StateType.C128] == []
 
 
 def test_without_a_prefix_only_the_live_window_of_swa_travels():
     tables = prefilled(128, 128, 700, 700)
     payload = state_payloads(tables, 1, 700)
-    assert payload[StateType.SWA] == [tables.swa[1, position].item() // 128 for position in (573, 640)]
+    assert payload[StateType.SWA] == tables.table("swa")[1, 4:6].tolist(), "of positions 573 to 699"
     assert len(payload[StateType.C4]) == 2 and payload[StateType.C4] == payload[StateType.INDEXER]
     assert len(payload[StateType.C128]) == 1
-    assert payload[StateType.C4_STATE] == [tables.c4_state[1, 699].item() // 128]
+    assert payload[StateType.C4_STATE] == tables.table("c4_state")[1, 5:6].tolist()
 
 
 def test_nothing_is_due_at_a_group_boundary_or_without_tokens():
@@ -91,13 +91,22 @@ def test_both_ends_list_the_same_number_of_pages(length, prefix, chunk):
     }
 
 
-def test_a_first_page_may_be_filled_from_its_first_needed_row_only():
-    """Engines that write the tables themselves need not fill what no compressor reads any more."""
-    tables = prefilled(128, 128, 258, 258)
-    whole = state_payloads(tables, 1, 258)
-    tables.c4_state[1, :252] = 0
-    tables.swa[1, :131] = 0
-    assert state_payloads(tables, 1, 258) == whole
+@pytest.mark.parametrize("length", [40, 63, 64, 70, 300])
+def test_page_sizes_by_pool_and_rings(length):
+    """Pages around the end of a ring come in the order of the tokens."""
+    page_size = {"full": 128, "swa": 8, "c4": 32, "c128": 1, "c4_state": 4, "c128_state": 64}
+    rings = {"swa": 5, "c4_state": 4, "c128_state": 4}
+    tables = prefilled(page_size, 16, length, 7, ring_columns=rings)
+    got = {kind.value: pages for kind, pages in state_payloads(tables, 1, length).items()}
+    assert got == expected(tables, length, 0) and len(got["swa"]) > 1
+
+
+def test_more_pages_than_a_ring_has():
+    tables = RequestTables.of(
+        {"swa": PageTable(torch.ones(2, 3, dtype=torch.int32), 4)}, sliding_window=20, max_context_len=100
+    )
+    with pytest.raises(ValueError, match="pool swa has 3 columns a request, expected at least 6"):
+        state_payloads(tables, 1, 50)
 
 
 def test_a_pool_that_does_not_exist_has_nothing_to_send():
@@ -132,4 +141,10 @@ def test_an_evicted_page_is_not_sent_as_the_reserved_one():
     alloc.evict([1], [700])
     with pytest.raises(ValueError, match="has no page in pool"):
         state_payloads(tables, 1, 300)
-    assert torch.count_nonzero(tables.swa[1, :512]) == 0
+    assert torch.count_nonzero(tables.table("swa")[1, :4]) == 0
+
+
+def test_tables_of_slots_have_no_pages_to_list():
+    tables = RequestTables.of({"swa": SlotTable(torch.ones(2, 50, dtype=torch.int32), 4)}, max_context_len=50)
+    with pytest.raises(ValueError, match=r"pools\['swa'\] is a SlotTable, expected a PageTable"):
+        state_payloads(tables, 1, 50)

@@ -20,7 +20,7 @@ def run_one_cache(seed, steps):
         try:
             actions.any_action()
         except Exception as error:
-            error.add_note(f"failed: --seed {seed} --steps {step + 1}, page size {checked.layout.page_size}")
+            error.add_note(f"failed: --seed {seed} --steps {step + 1}, page sizes {checked.layout.page_size}")
             raise
     checked.finish()
     return checked.outcomes

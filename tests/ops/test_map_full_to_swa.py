@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from reference.full_to_swa import map_full_to_swa as oracle
 
 from dsv4_npu_ops import KVLayout, RequestTables
+from dsv4_npu_ops.layout import PageTable
 from dsv4_npu_ops.ops import map_full_to_swa
 
 REQUESTS = 3
@@ -15,25 +16,30 @@ COLUMNS = 70
 POISON = -7
 
 
-def make(page_size, num_pages, shuffled, device, columns=COLUMNS):
-    """Tables in strided rows whose every unit has a slot of its own, and a poisoned mapping."""
-    layout = KVLayout(
-        page_size=page_size,
-        max_requests=REQUESTS,
-        max_context_len=columns,
-        num_pages={"full": num_pages, "swa": num_pages},
-        device=device,
-    )
-    tables = RequestTables(layout)
+def make(page_size, num_pages, shuffled, device, columns=COLUMNS, swa_columns=None):
+    """Page tables in strided rows whose every unit has a page of its own, and a poisoned mapping. columns: units."""
+    pools = {}
     for pool in ("full", "swa"):
-        pages = iter(shuffled(list(range(1, num_pages + 1))))
-        wide = torch.zeros(REQUESTS, columns + 3, dtype=torch.int32)
-        for request in range(REQUESTS):
-            for begin in range(0, columns, page_size):
-                end = min(begin + page_size, columns)
-                wide[request, begin:end] = next(pages) * page_size + torch.arange(end - begin, dtype=torch.int32)
-        setattr(tables, pool, wide.to(device)[:, :columns])
-    return tables, torch.full((layout.num_slots("full"),), POISON, dtype=torch.int64, device=device)
+        pages = shuffled(list(range(1, num_pages + 1)))
+        count = -(-columns // page_size)
+        if pool == "swa" and swa_columns is not None:
+            count = swa_columns
+        wide = torch.zeros(REQUESTS, count + 3, dtype=torch.int32)
+        wide[:, :count] = torch.tensor(pages[: REQUESTS * count], dtype=torch.int32).reshape(REQUESTS, count)
+        pools[pool] = PageTable(wide.to(device)[:, :count], page_size)
+    tables = RequestTables.of(pools, max_context_len=columns)
+    return tables, torch.full(((num_pages + 1) * page_size,), POISON, dtype=torch.int64, device=device)
+
+
+def check_against_oracle(tables, mapping, rows, device):
+    full, swa = tables.table("full"), tables.table("swa")
+    before = [full.clone(), swa.clone()]
+    want = mapping.tolist()
+    oracle(full.tolist(), swa.tolist(), want, rows, tables.page_size_of("full"))
+    map_full_to_swa(tables, work_list(rows, device), mapping)
+    assert mapping.dtype == torch.int64
+    assert mapping.tolist() == want
+    assert torch.equal(full, before[0]) and torch.equal(swa, before[1])
 
 
 def work_list(rows, device):
@@ -57,14 +63,18 @@ def test_equals_the_oracle(device, page_size, data, source):
         ]
     rows = data.draw(st.permutations(rows))
     if rows and data.draw(st.booleans()):
-        tables.swa[rows[0][0], rows[0][1]] = 0  # a token without a swa slot
-    before = [table.clone() for table in tables.in_order()]
-    want = mapping.tolist()
-    oracle(tables.full.tolist(), tables.swa.tolist(), want, rows)
-    map_full_to_swa(tables, work_list(rows, device), mapping)
-    assert mapping.dtype == torch.int64
-    assert mapping.tolist() == want
-    assert all(torch.equal(table, was) for table, was in zip(tables.in_order(), before, strict=True))
+        tables.table("swa")[rows[0][0], rows[0][1] // page_size] = 0  # tokens without a swa slot
+    check_against_oracle(tables, mapping, rows, device)
+
+
+@pytest.mark.parametrize("page_size, swa_columns", [(1, 5), (4, 7), (64, 3)])
+def test_a_ring_of_swa_columns(device, page_size, swa_columns):
+    """Pages around the end of the ring, and columns that other pages stand in as long as nothing is set."""
+    units = 30 * page_size
+    tables, mapping = make(page_size, 90, lambda ids: ids[::-1], device, units, swa_columns)
+    live = swa_columns * page_size
+    rows = [(0, 11 * page_size, 11 * page_size + live, 1), (1, 0, units, 0), (2, 3, 3 + live - page_size, 1)]
+    check_against_oracle(tables, mapping, rows, device)
 
 
 @pytest.mark.parametrize("page_size, columns", [(8192, 9000), (1, 1500), (128, 9000)])
@@ -73,27 +83,21 @@ def test_more_than_a_tile(device, page_size, columns):
     num_pages = REQUESTS * -(-columns // page_size)
     tables, mapping = make(page_size, num_pages, lambda ids: ids[::-1], device, columns)
     rows = [(0, 3, columns, 1), (2, 0, columns - 1, 1), (1, 1, columns, 0)]
-    want = mapping.tolist()
-    oracle(tables.full.tolist(), tables.swa.tolist(), want, rows)
-    map_full_to_swa(tables, work_list(rows, device), mapping)
-    assert mapping.tolist() == want
+    check_against_oracle(tables, mapping, rows, device)
 
 
 def test_more_segments_than_a_batch(device):
     """Short ones, so that their number is what ends a batch."""
     tables, mapping = make(4, 3 * 40, lambda ids: ids[::-1], device, columns=160)
     rows = [(request, begin, begin + 2 + request, begin // 4 % 2) for begin in range(0, 160, 4) for request in range(3)]
-    want = mapping.tolist()
-    oracle(tables.full.tolist(), tables.swa.tolist(), want, rows)
-    map_full_to_swa(tables, work_list(rows, device), mapping)
-    assert mapping.tolist() == want
+    check_against_oracle(tables, mapping, rows, device)
 
 
 def test_the_readme_example():
     layout = KVLayout(page_size=4, max_requests=2, max_context_len=8, num_pages={"full": 7, "swa": 7})
     tables = RequestTables(layout)
-    tables.full[1, :6] = torch.tensor([20, 21, 22, 23, 8, 9])
-    tables.swa[1, :6] = torch.tensor([12, 13, 14, 15, 28, 29])
+    tables.table("full")[1] = torch.tensor([5, 2])
+    tables.table("swa")[1] = torch.tensor([3, 7])
     mapping = torch.full((layout.num_slots("full"),), POISON, dtype=torch.int64)
     map_full_to_swa(tables, work_list([(1, 2, 6, 1), (1, 0, 2, 0)], "cpu"), mapping)
     want = [POISON] * 32
@@ -102,22 +106,25 @@ def test_the_readme_example():
 
 
 BAD_SEGMENTS = [
-    ((3, 0, 8, 1), "segments[1] is request 3, units [0, 8), source 1, expected a row of the request tables"),
-    ((-1, 0, 8, 1), "expected a row of the request tables"),
-    ((1, 4, 4, 1), "expected a non-empty interval of the tables' columns"),
-    ((1, 0, 25, 1), "expected a non-empty interval of the tables' columns"),
+    ((3, 0, 8, 1), "segments[1] is request 3, units [0, 8), source 1, expected a row of the page tables"),
+    ((-1, 0, 8, 1), "expected a row of the page tables"),
+    ((1, 4, 4, 1), "expected a non-empty interval of units that the tables have columns for"),
+    ((1, 0, 25, 1), "expected a non-empty interval of units that the tables have columns for"),
     ((1, 0, 8, 2), "expected source 0 (nothing) or 1 (the swa table)"),
-    ((2, 0, 24, 1), "full_table[2, 16] is 0, expected the slot of a page that the request owns, below 80"),
-    ((1, 8, 9, 1), "full_table[1, 8] is 81, expected the slot of a page"),
-    ((1, 16, 17, 0), "full_table[1, 16] is 80, expected the slot of a page that the request owns, below 80"),
+    (
+        (2, 0, 24, 1),
+        "page 2 of request 2 in pool full is 0, expected a page that the request owns, with all slots below 80",
+    ),
+    ((1, 8, 9, 1), "page 1 of request 1 in pool full is -1, expected a page"),
+    ((1, 16, 17, 0), "page 2 of request 1 in pool full is 10, expected a page that the request owns"),
 ]
 
 
 def with_bad_slots():
     tables, mapping = make(8, 9, lambda ids: ids, "cpu", columns=24)
-    tables.full[2, 16:] = 0
-    tables.full[1, 8] = 81
-    tables.full[1, 16] = 80
+    tables.table("full")[2, 2] = 0
+    tables.table("full")[1, 1] = -1
+    tables.table("full")[1, 2] = 10
     return tables, mapping
 
 
@@ -137,7 +144,7 @@ def test_a_bad_segment_is_left_out_and_reported(ascend_sim, segment, message):
     tables, mapping = with_bad_slots()
     map_full_to_swa(tables, work_list([(0, 0, 8, 1), segment, (0, 8, 16, 1)], "cpu"), mapping)
     want = [POISON] * 80
-    want[8:24] = tables.swa[0, :16].tolist()
+    want[8:24] = range(8, 24)
     assert mapping.tolist() == want
     (lane,) = ascend_sim.take_errors()
     assert lane[0] == 10 and lane[2:4] == [1, segment[0]]
@@ -148,10 +155,10 @@ def test_a_page_without_a_full_slot_is_left_out_and_reported(ascend_sim):
     tables, mapping = with_bad_slots()
     map_full_to_swa(tables, work_list([(1, 0, 20, 1)], "cpu"), mapping)
     want = [POISON] * 80
-    want[32:40] = tables.swa[1, :8].tolist()
+    want[32:40] = range(32, 40)
     assert mapping.tolist() == want
     (lane,) = ascend_sim.take_errors()
-    assert lane[:4] == [10, 4, 0, 81]
+    assert lane[:4] == [10, 4, 0, -1]
 
 
 BAD_ARGUMENTS = [
@@ -160,30 +167,35 @@ BAD_ARGUMENTS = [
     (dict(full_to_swa=torch.zeros(160, dtype=torch.int64)[::2]), "full_to_swa has strides [2]"),
     (dict(segments=torch.zeros(1, 7, dtype=torch.int32)), "segments has shape [1, 7], expected [1, 8]"),
     (dict(segments=torch.zeros(1, 8)), "segments has dtype Float, expected Int"),
-    (dict(swa=torch.zeros(3, 23, dtype=torch.int32)), "swa_table has shape [3, 23], expected [3, 24]"),
-    (dict(full=torch.zeros(3, 24)), "full_table has dtype Float, expected Int"),
-    (dict(num_units=-1), "num_units is -1, expected at least 0"),
-    (dict(page_size=12), "page_size is 12, expected a power of two"),
+    (dict(swa_table=torch.zeros(2, 3, dtype=torch.int32)), "swa_table has 2 rows, expected 3 like full_table"),
+    (dict(full_table=torch.zeros(3, 3)), "full_table has dtype Float, expected Int"),
+    (dict(num_items=-1), "num_items is -1, expected at least 0"),
+    (dict(page_size=12), "page size of pool full is 12, expected a power of two"),
 ]
 
 
 @pytest.mark.parametrize("bad, message", BAD_ARGUMENTS, ids=[message for _, message in BAD_ARGUMENTS])
 def test_bad_arguments(bad, message):
     tables, mapping = make(8, 9, lambda ids: ids, "cpu", columns=24)
-    for name in ("full", "swa", "page_size"):
-        setattr(tables, name, bad.get(name, getattr(tables, name)))
-    segments = bad.get("segments", work_list([], "cpu"))
+    good = dict(
+        full_table=tables.table("full"),
+        swa_table=tables.table("swa"),
+        segments=work_list([], "cpu"),
+        full_to_swa=mapping,
+        page_size=8,
+        num_items=0,
+    )
     with pytest.raises(ValueError) as error:
-        map_full_to_swa(tables, segments, bad.get("full_to_swa", mapping), num_units=bad.get("num_units", 0))
+        torch.ops.dsv4_npu_ops.map_full_to_swa(*(good | bad).values())
     assert f"map_full_to_swa: {message}" in str(error.value)
 
 
 @pytest.mark.cpu_only
-def test_wrong_count_of_units_before_writes_nothing():
+def test_wrong_count_of_items_before_writes_nothing():
     tables, mapping = make(8, 9, lambda ids: ids, "cpu", columns=24)
     segments = work_list([(0, 0, 8, 1), (1, 0, 8, 1)], "cpu")
     segments[1, 7] = 9
-    message = r"segments\[1\] says that 9 units come before it, expected 8"
+    message = r"segments\[1\] says that 9 come before it, expected 8"
     with pytest.raises(ValueError, match=f"map_full_to_swa: {message}"):
         map_full_to_swa(tables, segments, mapping)
     assert torch.all(mapping == POISON)
@@ -194,5 +206,5 @@ def test_opcheck():
     tables, mapping = make(8, 9, lambda ids: ids, "cpu", columns=24)
     opcheck(
         torch.ops.dsv4_npu_ops.map_full_to_swa.default,
-        (tables.full, tables.swa, work_list([(0, 3, 20, 1)], "cpu"), mapping, 8),
+        (tables.table("full"), tables.table("swa"), work_list([(0, 3, 20, 1)], "cpu"), mapping, 8),
     )

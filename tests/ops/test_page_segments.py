@@ -10,82 +10,98 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference import page_segments as oracle
 
-from dsv4_npu_ops import KVLayout, RequestTables
+from dsv4_npu_ops import RequestTables
+from dsv4_npu_ops.layout import PageTable
 from dsv4_npu_ops.ops import release_pages, reserve_extend
 
 POOLS = ("full", "swa", "c4", "c128", "c4_state", "c128_state")
-COLUMNS = 40
+WINDOWED = (1, 4, 5)
+COLUMNS = 12  # of windowed pools, whose rows are rings; the others have as many as the units need
+UNITS = 40
 REQUESTS = 3
 POISON = 1 << 20
 
 
 class Device:
-    """Tables with poison in strided rows, and rings of shuffled page ids, on lists and on a device alike."""
+    """Page tables with poison in strided rows, and rings of shuffled page ids, on lists and on a device alike."""
 
-    def __init__(self, device, page_size, num_pages, shuffle, requests=REQUESTS):
-        layout = KVLayout(page_size=page_size, max_requests=requests, max_context_len=COLUMNS, device=device)
+    def __init__(self, device, page_sizes, num_pages, shuffle, requests=REQUESTS):
         self.device = device
-        self.tables = RequestTables(layout)
-        for pool in POOLS:
-            wide = torch.full((requests, COLUMNS + 2), POISON, dtype=torch.int32, device=device)
-            setattr(self.tables, pool, wide[:, :COLUMNS])
+        self.page_sizes = page_sizes
+        pools = {}
+        for pool, size in enumerate(page_sizes):
+            columns = COLUMNS if pool in WINDOWED else -(-UNITS // size)
+            wide = torch.full((requests, columns + 2), POISON, dtype=torch.int32, device=device)
+            pools[POOLS[pool]] = PageTable(wide[:, :columns], size)
+        self.tables = RequestTables.of(pools, max_context_len=UNITS)
         self.num_pages = num_pages
         self.rings = [list(range(1, count + 1)) for count in num_pages]
         for ring in self.rings:
             shuffle(ring)
+
+    def table(self, pool):
+        return self.tables.op_tables[pool]
+
+    def set_page(self, pool, request, page_index, page):
+        table = self.table(pool)
+        table[request, page_index % table.shape[1]] = page
 
     def free_pages(self):
         ids = [page for ring in self.rings for page in ring]
         return torch.tensor(ids, dtype=torch.int32, device=self.device)
 
     def rows(self):
-        return [table.tolist() for table in self.tables.in_order()]
+        return [table.tolist() for table in self.tables.op_tables]
 
     def segments(self, rows):
-        """The work list of the rows' first seven fields; the eighth counts the units before."""
-        listed, units = [], 0
+        """The work list of the rows' first seven fields; the eighth counts the items before."""
+        listed, items = [], 0
         for row in rows:
-            listed.append([*(row + [0] * 7)[:7], units])
-            units += row[3] - row[2]
+            listed.append([*(row + [0] * 7)[:7], items])
+            items += row[3] - row[2]
         return torch.tensor(listed, dtype=torch.int32, device=self.device).reshape(-1, 8)
 
 
-@st.composite
-def work(draw, page_size):
-    """Disjoint intervals of units: (pool, request, begin, end)."""
+page_size_lists = st.lists(st.sampled_from([1, 2, 8, 64]), min_size=6, max_size=6)
+
+
+def draw_pages(draw, page_sizes):
+    """(pool, request, first page, page after the last): intervals of pages, no more than a row has columns for."""
     intervals = []
-    for pool in range(6):
+    for pool, size in enumerate(page_sizes):
         for request in range(REQUESTS):
-            cuts = sorted(draw(st.sets(st.integers(0, COLUMNS), max_size=4)))
+            limit = -(-UNITS // size)
+            first = draw(st.integers(0, 30)) if pool in WINDOWED else 0
+            cuts = sorted(draw(st.sets(st.integers(first, first + min(limit, COLUMNS)), max_size=4)))
+            if pool not in WINDOWED:
+                cuts = sorted({min(cut, limit) for cut in cuts})
             intervals += [(pool, request, begin, end) for begin, end in zip(cuts[::2], cuts[1::2], strict=False)]
     return draw(st.permutations(intervals))
 
 
-@given(page_size=st.sampled_from([1, 2, 8, 64]), data=st.data(), source=st.randoms(use_true_random=False))
-def test_reserve_extend_equals_the_oracle(device, page_size, data, source):
+@given(page_sizes=page_size_lists, data=st.data(), source=st.randoms(use_true_random=False))
+def test_reserve_extend_equals_the_oracle(device, page_sizes, data, source):
+    """Of every interval of pages a part of the units, of one kind."""
     num_pages = [data.draw(st.integers(40, 50)) for _ in POOLS]
-    state = Device(device, page_size, num_pages, source.shuffle)
-    segments, num_slots, joined = [], [0] * 6, {}
-    for pool, request, begin, end in data.draw(work(page_size)):
-        kind = data.draw(st.sampled_from([oracle.KEEP, oracle.JOIN, oracle.TAKE]))
-        if kind == oracle.TAKE and begin % page_size:
-            kind = oracle.JOIN
+    state = Device(device, page_sizes, num_pages, source.shuffle)
+    segments, num_slots = [], [0] * 6
+    for pool, request, first_page, end_page in draw_pages(data.draw, page_sizes):
+        size = page_sizes[pool]
+        kind = data.draw(st.sampled_from([oracle.KEEP, oracle.JOIN, oracle.TAKE, oracle.NONE]))
+        begin, end = first_page * size, end_page * size - source.randrange(size)
         if kind == oracle.JOIN:
-            end = min(end, begin - begin % page_size + page_size)
-            if begin % page_size == 0:
-                kind = oracle.KEEP
-            else:
-                joined[pool, request, begin - 1] = source.randrange(1, 99) * page_size + (begin - 1) % page_size
+            begin, end = begin + size // 2, begin + size
+            kind = oracle.JOIN if size > 1 else oracle.KEEP
+        elif kind != oracle.TAKE:
+            begin += source.randrange(min(size, end - begin))
+        if kind in (oracle.KEEP, oracle.JOIN):
+            for page_index in range(begin // size, -(-end // size)):
+                state.set_page(pool, request, page_index, source.randrange(1, 99))
         position = source.randrange(num_pages[pool])
-        segments.append([pool, request, begin, end, kind, position, num_slots[pool], 0])
+        segments.append([pool, request, begin, end, kind, position, num_slots[pool]])
         num_slots[pool] += end - begin
-    # The unit before a joined page has a slot that no other segment writes.
-    segments = [s for s in segments if not any((s[0], s[1], unit) in joined for unit in range(s[2], s[3]))]
-    num_slots = [max([s[6] + s[3] - s[2] for s in segments if s[0] == pool], default=0) for pool in range(6)]
-    for (pool, request, unit), slot in joined.items():
-        state.tables.in_order()[pool][request, unit] = slot
     want_rows = state.rows()
-    want = oracle.reserve_extend(want_rows, state.rings, segments, num_slots, page_size)
+    want = oracle.reserve_extend(want_rows, state.rings, segments, num_slots, page_sizes)
     free_pages = state.free_pages()
     untouched = free_pages.clone()
 
@@ -93,8 +109,7 @@ def test_reserve_extend_equals_the_oracle(device, page_size, data, source):
     assert state.rows() == want_rows
     assert torch.equal(free_pages, untouched)
     for slots, wanted in zip(got.in_order(), want, strict=True):
-        assert slots.dtype == torch.int32 and slots.shape == (len(wanted),)
-        assert all(w is None or slot == w for slot, w in zip(slots.tolist(), wanted, strict=True))
+        assert slots.dtype == torch.int32 and slots.tolist() == wanted
 
 
 @pytest.mark.parametrize("count", [270, 269, 2100])
@@ -103,42 +118,59 @@ def test_reserve_extend_of_many_segments(device, count):
     A search for a block's first segment cuts one of the lists into equal parts, and not the others. Of the longest, two
     blocks have more segments each than they hold."""
     requests = -(-count // 90)
-    state = Device(device, 4, [COLUMNS] * 6, random.Random(1).shuffle, requests)
+    state = Device(device, [4] * 6, [UNITS] * 6, random.Random(1).shuffle, requests)
     segments, num_slots = [], [0] * 6
     for pool in range(6):
         for request in range(requests):
-            row = torch.arange(64, 64 + COLUMNS, dtype=torch.int32)
-            row[2::4] = row[3::4] = POISON
-            state.tables.in_order()[pool][request] = row.to(device)
-            for page in range(COLUMNS // 4):
+            state.table(pool)[request] = torch.arange(16, 16 + state.table(pool).shape[1])
+            for page in range(UNITS // 4):
                 unit, take = 4 * page, (page + request) % 2 == 1
                 kinds = [(0, 4, oracle.TAKE)] if take else [(0, 2, oracle.KEEP), (2, 4, oracle.JOIN)]
                 for begin, end, kind in kinds[: count - len(segments)]:
-                    segments.append([pool, request, unit + begin, unit + end, kind, page, num_slots[pool], 0])
+                    segments.append([pool, request, unit + begin, unit + end, kind, page, num_slots[pool]])
                     num_slots[pool] += end - begin
     assert len(segments) == count
     want_rows = state.rows()
-    want = oracle.reserve_extend(want_rows, state.rings, segments, num_slots, 4)
+    want = oracle.reserve_extend(want_rows, state.rings, segments, num_slots, [4] * 6)
     got = reserve_extend(state.tables, state.free_pages(), state.segments(segments), state.num_pages, num_slots)
     assert state.rows() == want_rows
     assert [slots.tolist() for slots in got.in_order()] == want
 
 
-@given(page_size=st.sampled_from([1, 2, 8, 64]), data=st.data(), source=st.randoms(use_true_random=False))
-def test_release_pages_equals_the_oracle(device, page_size, data, source):
-    num_pages = [COLUMNS * REQUESTS] * 6
-    state = Device(device, page_size, num_pages, source.shuffle)
+@pytest.mark.parametrize("page_size, units", [(4096, 9000), (1, 3000), (128, 5000)])
+def test_reserve_extend_of_pages_and_intervals_longer_than_a_piece(device, page_size, units):
+    """Several pieces a page, and pieces of several pages; around the end of both rings."""
+    columns = -(-units // page_size)
+    table = torch.full((2, columns), POISON, dtype=torch.int32, device=device)
+    tables = RequestTables.of({"swa": PageTable(table, page_size)}, max_context_len=units)
+    ring = list(range(1, columns + 4))
+    first = (columns // 2) * page_size
+    segments = [[1, 0, first, first + units, oracle.TAKE, columns, 0], [1, 0, 0, units, oracle.NONE, 0, units]]
+    want_rows = [None, table.tolist()]
+    want = oracle.reserve_extend(want_rows, [None, ring], segments, [0, 2 * units, 0, 0, 0, 0], [None, page_size])
+    free_pages = torch.tensor(ring, dtype=torch.int32, device=device)
+    work = torch.tensor([[*segments[0], 0], [*segments[1], units]], dtype=torch.int32, device=device)
+    num_pages = [0, len(ring), 0, 0, 0, 0]
+    got = reserve_extend(tables, free_pages, work, num_pages, [0, 2 * units, 0, 0, 0, 0])
+    assert table.tolist() == want_rows[1]
+    assert got.out_swa_loc.tolist() == want[1]
+
+
+@given(page_sizes=page_size_lists, data=st.data(), source=st.randoms(use_true_random=False))
+def test_release_pages_equals_the_oracle(device, page_sizes, data, source):
+    num_pages = [UNITS * REQUESTS] * 6
+    state = Device(device, page_sizes, num_pages, source.shuffle)
     segments, given_back = [], [source.randrange(count) for count in num_pages]
-    for pool, request, begin, end in data.draw(work(page_size)):
+    for pool, request, begin, end in draw_pages(data.draw, page_sizes):
         position = -1
-        if begin % page_size == 0 and data.draw(st.booleans()):
+        if data.draw(st.booleans()):
             position = given_back[pool] % num_pages[pool]
-            given_back[pool] += -(-(end - begin) // page_size)
-            for unit in range(begin, end, page_size):
-                state.tables.in_order()[pool][request, unit] = source.randrange(1, 99) * page_size
-        segments.append([pool, request, begin, end, position, 0, 0, 0])
+            given_back[pool] += end - begin
+            for page_index in range(begin, end):
+                state.set_page(pool, request, page_index, source.randrange(1, 99))
+        segments.append([pool, request, begin, end, position])
     want_rows, want_rings = state.rows(), copy.deepcopy(state.rings)
-    oracle.release_pages(want_rows, want_rings, segments, page_size)
+    oracle.release_pages(want_rows, want_rings, segments)
     free_pages = state.free_pages()
 
     release_pages(state.tables, free_pages, state.segments(segments), num_pages)
@@ -146,28 +178,52 @@ def test_release_pages_equals_the_oracle(device, page_size, data, source):
     assert free_pages.tolist() == [page for ring in want_rings for page in ring]
 
 
-def device_with_one_page():
+def test_release_of_more_pages_than_a_batch(device):
+    """More than a piece, more than a batch, and more segments than one."""
+    columns, requests = 9000, 70
+    table = torch.arange(1, columns * requests + 1, dtype=torch.int32, device=device).reshape(requests, columns)
+    tables = RequestTables.of({"full": PageTable(table, 1)}, max_context_len=columns)
+    num_pages = [columns + requests, 0, 0, 0, 0, 0]
+    segments = [[0, 0, 0, columns, 7]]
+    segments += [[0, i, 3 + i, 4 + i, (columns + 7 + i - 1) % num_pages[0]] for i in range(1, requests)]
+    want_rows, want_rings = [table.tolist()], [[0] * num_pages[0]]
+    oracle.release_pages(want_rows, want_rings, segments)
+    listed, items = [], 0
+    for row in segments:
+        listed.append([*row, 0, 0, items])
+        items += row[3] - row[2]
+    free_pages = torch.zeros(num_pages[0], dtype=torch.int32, device=device)
+    work = torch.tensor(listed, dtype=torch.int32, device=device)
+    release_pages(tables, free_pages, work, num_pages, num_items=items)
+    assert table.tolist() == want_rows[0]
+    assert free_pages.tolist() == want_rings[0]
+
+
+def device_with_one_page(pages_of_swa=0):
     """Page size 8; request 1 holds page 3 of `full` for its first 8 units."""
-    state = Device(torch.device("cpu"), 8, [4, 4, 4, 4, 4, 0], lambda ring: None)
-    state.tables.full[1, :8] = torch.arange(24, 32, dtype=torch.int32)
+    state = Device(torch.device("cpu"), [8] * 6, [4, 4, 4, 4, 4, 0], lambda ring: None)
+    state.table(0)[1, 0] = 3
+    state.table(1)[1] = pages_of_swa
     return state
 
 
 BAD_RESERVE_SEGMENTS = [
-    ([6, 0, 0, 8, 2, 0, 0, 0], "expected 0 <= pool < 6"),
-    ([0, 3, 0, 8, 2, 0, 0, 0], "expected a row of the request tables"),
-    ([0, -1, 0, 8, 2, 0, 0, 0], "expected a row of the request tables"),
-    ([0, 0, 32, 41, 2, 0, 0, 0], "expected a non-empty interval of the table's columns"),
-    ([0, 0, 8, 8, 2, 0, 0, 0], "expected a non-empty interval of the table's columns"),
-    ([0, 0, 0, 8, 2, 0, 3, 0], "expected an interval of the pool's output"),
-    ([0, 0, 0, 8, 2, 0, -1, 0], "expected an interval of the pool's output"),
-    ([0, 0, 0, 8, 3, 0, 0, 0], "expected source 0 (keep), 1 (join a page) or 2 (take pages)"),
-    ([0, 0, 0, 8, 2, 4, 0, 0], "whole pages in the ring (2)"),
-    ([0, 0, 4, 8, 2, 0, 0, 0], "whole pages in the ring (2)"),
-    ([5, 0, 0, 8, 2, 0, 0, 0], "whole pages in the ring (2)"),
-    ([0, 1, 8, 9, 1, 0, 0, 0], "an interval of one started page (source 1)"),
-    ([0, 1, 7, 9, 1, 0, 0, 0], "an interval of one started page (source 1)"),
-    ([1, 1, 4, 5, 1, 0, 0, 0], "swa_table[1, 3] is 0, expected the slot of a page that the request owns"),
+    ([6, 0, 0, 8, 2, 0, 0], "expected a pool that exists, 0 <= pool < 6"),
+    ([0, 3, 0, 8, 2, 0, 0], "expected a row of the page tables"),
+    ([0, -1, 0, 8, 2, 0, 0], "expected a row of the page tables"),
+    ([0, 0, 32, 41, 2, 0, 0], "expected a non-empty interval of units that the table has columns for"),
+    ([1, 0, 0, 97, 2, 0, 0], "expected a non-empty interval of units that the table has columns for"),
+    ([0, 0, 8, 8, 2, 0, 0], "expected a non-empty interval of units that the table has columns for"),
+    ([0, 0, 0, 8, 2, 0, 3], "expected an interval of the pool's output"),
+    ([0, 0, 0, 8, 2, 0, -1], "expected an interval of the pool's output"),
+    ([0, 0, 0, 8, 4, 0, 0], "expected source 0 (keep), 1 (join a page), 2 (take pages) or 3 (no slots)"),
+    ([0, 0, 0, 8, 2, 4, 0], "whole pages in the ring (2)"),
+    ([0, 0, 4, 8, 2, 0, 0], "whole pages in the ring (2)"),
+    ([5, 0, 0, 8, 2, 0, 0], "whole pages in the ring (2)"),
+    ([0, 1, 8, 9, 1, 0, 0], "an interval of one started page (source 1)"),
+    ([0, 1, 7, 9, 1, 0, 0], "an interval of one started page (source 1)"),
+    ([1, 1, 4, 5, 1, 0, 0], "page 0 of request 1 in pool swa is 0, expected a page that the request owns"),
+    ([1, 1, 4, 9, 0, 0, 0], "page 0 of request 1 in pool swa is 0, expected a page that the request owns"),
 ]
 
 
@@ -175,13 +231,12 @@ BAD_RESERVE_SEGMENTS = [
 @pytest.mark.parametrize("segment, message", BAD_RESERVE_SEGMENTS, ids=[str(s) for s, _ in BAD_RESERVE_SEGMENTS])
 def test_bad_reserve_segments_write_nothing(segment, message):
     state = device_with_one_page()
-    state.tables.swa[1] = 0
     before = state.rows()
     with pytest.raises(ValueError) as error:
         reserve_extend(
             state.tables,
             state.free_pages(),
-            state.segments([[0, 2, 0, 8, 2, 0, 0, 0], segment]),
+            state.segments([[0, 2, 0, 8, 2, 0, 0], segment]),
             state.num_pages,
             [10] * 6,
         )
@@ -190,13 +245,15 @@ def test_bad_reserve_segments_write_nothing(segment, message):
 
 
 BAD_RELEASE_SEGMENTS = [
-    ([-1, 0, 0, 8, -1, 0, 0, 0], "expected 0 <= pool < 6"),
-    ([0, 3, 0, 8, -1, 0, 0, 0], "expected a row of the request tables"),
-    ([0, 0, 0, 41, -1, 0, 0, 0], "expected a non-empty interval of the table's columns"),
-    ([0, 1, 0, 8, 4, 0, 0, 0], "expected ring position -1, or whole pages and a position in the ring"),
-    ([0, 1, 4, 8, 0, 0, 0, 0], "expected ring position -1, or whole pages and a position in the ring"),
-    ([0, 1, 0, 40, 0, 0, 0, 0], "expected ring position -1, or whole pages and a position in the ring"),
-    ([1, 1, 0, 8, 0, 0, 0, 0], "swa_table[1, 0] is 0, expected the slot of a page that the request owns"),
+    ([-1, 0, 0, 1, -1], "expected a pool that exists, 0 <= pool < 6"),
+    ([0, 3, 0, 1, -1], "expected a row of the page tables"),
+    ([0, 0, 0, 6, -1], "expected a non-empty interval of pages that the table has columns for"),
+    ([1, 0, 4, 17, -1], "expected a non-empty interval of pages that the table has columns for"),
+    ([0, 0, 2, 2, -1], "expected a non-empty interval of pages that the table has columns for"),
+    ([0, 1, 0, 1, 4], "expected ring position -1, or a position in the ring and no more pages than it has"),
+    ([0, 1, 0, 1, -2], "expected ring position -1, or a position in the ring and no more pages than it has"),
+    ([0, 1, 0, 5, 0], "expected ring position -1, or a position in the ring and no more pages than it has"),
+    ([1, 1, 0, 1, 0], "page 0 of request 1 in pool swa is 0, expected a page that the request owns"),
 ]
 
 
@@ -204,12 +261,11 @@ BAD_RELEASE_SEGMENTS = [
 @pytest.mark.parametrize("segment, message", BAD_RELEASE_SEGMENTS, ids=[str(s) for s, _ in BAD_RELEASE_SEGMENTS])
 def test_bad_release_segments_write_nothing(segment, message):
     state = device_with_one_page()
-    state.tables.swa[1] = 0
     before = state.rows()
     free_pages = state.free_pages()
     untouched = free_pages.clone()
     with pytest.raises(ValueError) as error:
-        release_pages(state.tables, free_pages, state.segments([[0, 1, 0, 8, 1, 0, 0, 0], segment]), state.num_pages)
+        release_pages(state.tables, free_pages, state.segments([[0, 1, 0, 1, 1], segment]), state.num_pages)
     assert "release_pages: " in str(error.value) and message in str(error.value)
     assert state.rows() == before
     assert torch.equal(free_pages, untouched)
@@ -241,23 +297,26 @@ def test_bad_arguments(op, bad, message):
     assert f"{op}: {message}" in str(error.value)
 
 
-def test_a_negative_number_of_units():
+def test_a_negative_number_of_items():
     state = device_with_one_page()
-    with pytest.raises(ValueError, match="release_pages: num_units is -1, expected at least 0"):
-        release_pages(state.tables, state.free_pages(), state.segments([]), state.num_pages, num_units=-1)
+    with pytest.raises(ValueError, match="release_pages: num_items is -1, expected at least 0"):
+        release_pages(state.tables, state.free_pages(), state.segments([]), state.num_pages, num_items=-1)
 
 
 @pytest.mark.cpu_only
-def test_wrong_count_of_units_before_writes_nothing():
+@pytest.mark.parametrize("op, items", [("reserve_extend", 8), ("release_pages", 2)])
+def test_wrong_count_of_items_before_writes_nothing(op, items):
     state = device_with_one_page()
     before = state.rows()
-    segments = state.segments([[0, 2, 0, 8, 2, 0, 0], [0, 0, 0, 8, 2, 1, 0]])
+    segments = state.segments([[0, 2, 0, items, 2, 0, 0], [0, 0, 0, items, 2, 1, 0]])
     segments[1, 7] = 9
-    message = r"segments\[1\] says that 9 units come before it, expected 8"
-    with pytest.raises(ValueError, match=f"reserve_extend: {message}"):
-        reserve_extend(state.tables, state.free_pages(), segments, state.num_pages, [16] * 6)
-    with pytest.raises(ValueError, match=f"release_pages: {message}"):
-        release_pages(state.tables, state.free_pages(), segments, state.num_pages)
+    with pytest.raises(ValueError, match=rf"{op}: segments\[1\] says that 9 come before it, expected {items}"):
+        if op == "reserve_extend":
+            reserve_extend(state.tables, state.free_pages(), segments, state.num_pages, [16] * 6)
+        else:
+            state.table(0)[2, :2] = 1
+            before = state.rows()
+            release_pages(state.tables, state.free_pages(), segments, state.num_pages)
     assert state.rows() == before
 
 
@@ -268,29 +327,62 @@ def test_bad_output_sizes(num_slots):
         reserve_extend(state.tables, state.free_pages(), state.segments([]), state.num_pages, num_slots)
 
 
+def op_arguments(op, **bad):
+    """Arguments of the torch op, in order, for one good segment."""
+    state = device_with_one_page()
+    taken = [[0, 0, 0, 8, 2, 1, 0]] if op == "reserve_extend" else [[0, 1, 0, 1, 2]]
+    good = dict(
+        tables=state.tables.op_tables,
+        free_pages=state.free_pages(),
+        segments=state.segments(taken),
+        num_pages=state.num_pages,
+    )
+    if op == "reserve_extend":
+        good["num_slots"] = [8, 0, 0, 0, 0, 0]
+    return tuple((good | dict(page_sizes=[8] * 6) | bad).values())
+
+
+BAD_TABLES = [
+    (dict(page_sizes=[8, 8, 12, 8, 8, 8]), "page size of pool c4 is 12, expected a power of two from 1 up"),
+    (dict(page_sizes=[8, 8, 0, 8, 8, 8]), "tables has 6 entries, expected 5, one for each pool with a page size"),
+    (dict(page_sizes=[8] * 5), "page_sizes has 5 entries, expected 6"),
+    (dict(tables=[torch.zeros(3, 5)] * 6), "table of pool full has dtype Float, expected Int"),
+    (dict(tables=[torch.zeros(3, 5, dtype=torch.int64)] * 6), "table of pool full has dtype Long, expected Int"),
+    (dict(tables=[torch.zeros(5, dtype=torch.int32)] * 6), "table of pool full has shape [5], expected 2 dimensions"),
+    (dict(tables=[torch.zeros(3, 0, dtype=torch.int32)] * 6), "table of pool full has shape [3, 0], expected at least"),
+    (
+        dict(tables=[*[torch.zeros(3, 5, dtype=torch.int32)] * 5, torch.zeros(2, 5, dtype=torch.int32)]),
+        "table of pool c128_state has 2 rows, expected 3 like the first one",
+    ),
+    (
+        dict(tables=[torch.zeros(1, 5, dtype=torch.int32).expand(3, 5)] * 6),
+        "table of pool full has strides [0, 1], expected rows that do not overlap",
+    ),
+]
+
+
+@pytest.mark.parametrize("bad, message", BAD_TABLES, ids=[message for _, message in BAD_TABLES])
 @pytest.mark.parametrize("op", ["reserve_extend", "release_pages"])
-def test_page_size_that_is_no_power_of_two(op):
-    state = device_with_one_page()
-    state.tables.page_size = 12
-    with pytest.raises(ValueError, match=f"{op}: page_size is 12, expected a power of two"):
-        if op == "reserve_extend":
-            reserve_extend(state.tables, state.free_pages(), state.segments([]), state.num_pages, [0] * 6)
-        else:
-            release_pages(state.tables, state.free_pages(), state.segments([]), state.num_pages)
+def test_bad_tables(op, bad, message):
+    with pytest.raises(ValueError) as error:
+        getattr(torch.ops.dsv4_npu_ops, op)(*op_arguments(op, **bad))
+    assert f"{op}: {message}" in str(error.value)
 
 
-def test_opcheck():
-    state = device_with_one_page()
-    taken = state.segments([[0, 0, 0, 8, 2, 1, 0, 0]])
-    opcheck(
-        torch.ops.dsv4_npu_ops.reserve_extend.default,
-        (*state.tables.in_order(), state.free_pages(), taken, state.num_pages, [8, 0, 0, 0, 0, 0], 8),
-    )
-    given_back = state.segments([[0, 1, 0, 8, 2, 0, 0, 0]])
-    opcheck(
-        torch.ops.dsv4_npu_ops.release_pages.default,
-        (*state.tables.in_order(), state.free_pages(), given_back, state.num_pages, 8),
-    )
+@pytest.mark.parametrize("op", ["reserve_extend", "release_pages"])
+def test_opcheck(op):
+    opcheck(getattr(torch.ops.dsv4_npu_ops, op).default, op_arguments(op))
+
+
+def test_pools_that_do_not_exist(device):
+    """Only c4 does; the rings of the others are empty."""
+    table = torch.zeros(2, 3, dtype=torch.int32, device=device)
+    tables = RequestTables.of({"c4": PageTable(table, 2)}, max_context_len=16)
+    free_pages = torch.tensor([5, 6], dtype=torch.int32, device=device)
+    segments = torch.tensor([[2, 1, 0, 3, 2, 1, 0, 0]], dtype=torch.int32, device=device)
+    got = reserve_extend(tables, free_pages, segments, [0, 0, 2, 0, 0, 0], [0, 0, 3, 0, 0, 0])
+    assert got.out_c4_loc.tolist() == [12, 13, 10] and table[1].tolist() == [6, 5, 0]
+    assert got.out_full_loc.shape == (0,)
 
 
 @pytest.mark.device_only
@@ -299,7 +391,7 @@ def test_a_bad_reserve_segment_is_left_out_and_reported(ascend_sim):
     before = state.rows()
     segments = state.segments([[0, 2, 0, 8, 2, 0, 0], [0, 3, 0, 8, 2, 1, 8], [0, 1, 8, 12, 2, 2, 16]])
     got = reserve_extend(state.tables, state.free_pages(), segments, state.num_pages, [20, 0, 0, 0, 0, 0])
-    before[0][2][:8], before[0][1][8:12] = range(8, 16), range(24, 28)
+    before[0][2][0], before[0][1][1] = 1, 3
     assert state.rows() == before
     assert got.out_full_loc[:8].tolist() == list(range(8, 16))
     assert got.out_full_loc[16:].tolist() == list(range(24, 28))
@@ -311,9 +403,9 @@ def test_a_bad_release_segment_is_left_out_and_reported(ascend_sim):
     state = device_with_one_page()
     before = state.rows()
     free_pages = state.free_pages()
-    segments = state.segments([[0, -1, 0, 8, 0], [0, 1, 0, 8, 1], [0, 2, 0, 41, -1]])
+    segments = state.segments([[0, -1, 0, 1, 0], [0, 1, 0, 1, 1], [0, 2, 0, 6, -1]])
     release_pages(state.tables, free_pages, segments, state.num_pages)
-    before[0][1][:8] = [0] * 8
+    before[0][1][0] = 0
     assert state.rows() == before
     assert free_pages[:4].tolist() == [1, 3, 3, 4]
     assert [lane[:2] for lane in ascend_sim.take_errors()] == [[8, 2]]

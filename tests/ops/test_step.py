@@ -39,12 +39,20 @@ def expect(step, made, **keywords):
     )
 
 
+def first_difference(got, want, place=()):
+    """Where two nested lists differ first, and what stands there."""
+    for i, (a, b) in enumerate(zip(got, want, strict=True)):
+        if a != b:
+            return first_difference(a, b, (*place, i)) if isinstance(a, list) else ((*place, i), a, b)
+    return None
+
+
 def assert_outputs(made, want):
     for name, expected in want.items():
         got = getattr(made.out, name)
         if got.dim() > 2:
             got = got.flatten(0, -2)
-        assert got.tolist() == expected, name
+        assert got.tolist() == expected, (name, first_difference(got.tolist(), expected))
     assert all((guard == POISON).all() for guard in made.guards), "what lies between rows"
 
 

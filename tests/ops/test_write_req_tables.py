@@ -1,7 +1,5 @@
 """Table writes against their oracle."""
 
-import copy
-
 import pytest
 import torch
 from backends import opcheck
@@ -11,30 +9,33 @@ from reference import write_req_tables as oracle
 
 import dsv4_npu_ops
 from dsv4_npu_ops import KVLayout, OutCacheLoc, RequestTables
+from dsv4_npu_ops.layout import DividedSlots, MappedSlots, PageRing, PageTable, RequestRing, SlotTable
 
 POOLS = ("full", "swa", "c4", "c128", "c4_state", "c128_state")
+TOKENS_PER_UNIT = {"c4": 4, "c128": 128}
 POISON = 7777
+SLOTS = {pool: ("slots", torch.int32, None) for pool in POOLS}
+"""Kinds of tables by pool: slots, or pages of some size, and the dtype; columns of a page table that is a ring."""
 
 
-def poisoned_tables(device, max_requests=4, max_context_len=300, missing=()):
+def poisoned_tables(device, kinds=SLOTS, max_requests=4, max_context_len=300):
     """Tables whose every entry would show an accidental write; wider rows than the table, so that rows are strided."""
-    layout = KVLayout(
-        page_size=16,
-        max_requests=max_requests,
-        max_context_len=max_context_len,
-        num_pages={pool: 4 for pool in POOLS if pool not in missing},
-        device=device,
-    )
-    tables = RequestTables(layout)
-    for pool in POOLS:
-        rows, columns = getattr(tables, pool).shape
-        wide = torch.full((rows, columns + 3 if columns else 0), POISON, dtype=torch.int32)
-        setattr(tables, pool, wide.to(device)[:, :columns])
-    return tables
+    pools = {}
+    for pool, (kind, dtype, ring) in kinds.items():
+        units = max(1, max_context_len // TOKENS_PER_UNIT.get(pool, 1))
+        columns = ring or (units if kind == "slots" else -(-units // kind))
+        table = torch.full((max_requests, columns + 3), POISON, dtype=dtype).to(device)[:, :columns]
+        pools[pool] = SlotTable(table, 16) if kind == "slots" else PageTable(table, kind)
+    return RequestTables.of(pools, max_context_len=max_context_len)
 
 
 def lists(tables):
-    return [table.tolist() for table in tables.in_order()]
+    """The tables by pool, None for those that do not exist."""
+    return [None if table is None else table.tolist() for table in tables.op_tables]
+
+
+def sizes(kinds):
+    return [None if kinds.get(pool, ("slots",))[0] == "slots" else kinds[pool][0] for pool in POOLS]
 
 
 def as_loc(locs, device):
@@ -42,13 +43,23 @@ def as_loc(locs, device):
 
 
 @st.composite
-def writes(draw):
-    """(requests, starts, ends, state starts or None): several rows may name one request, without overlap."""
+def table_kinds(draw):
+    """Some pools, each with a table of slots or of pages."""
+    kinds = {}
+    for pool in draw(st.sets(st.sampled_from(POOLS), min_size=1)):
+        kind = draw(st.sampled_from(["slots", 1, 4, 16, 128]))
+        kinds[pool] = (kind, draw(st.sampled_from([torch.int32, torch.int64])), None)
+    return kinds
+
+
+@st.composite
+def writes(draw, kinds):
+    """(requests, starts, ends, state starts or None). Several rows name one request unless they may meet in a page."""
+    most_cuts = 4 if all(kind == "slots" for kind, *_ in kinds.values()) else 2
     rows = []
     for request in draw(st.permutations(range(4))):
-        cuts = sorted(draw(st.lists(st.integers(0, 300), min_size=0, max_size=4)))
-        for start, end in zip(cuts[::2], cuts[1::2], strict=False):
-            rows.append((request, start, end))
+        cuts = sorted(draw(st.lists(st.integers(0, 300), max_size=most_cuts)))
+        rows += [(request, start, end) for start, end in zip(cuts[::2], cuts[1::2], strict=False)]
     rows += [(draw(st.sampled_from([-5, 99, 0])), position, position) for position in draw(st.lists(st.integers(0, 9)))]
     rows = draw(st.permutations(rows))
     requests, starts, ends = ([row[i] for row in rows] for i in range(3))
@@ -60,18 +71,19 @@ def writes(draw):
 
 
 @given(
-    case=writes(),
+    kinds=table_kinds(),
+    data=st.data(),
     dtypes=st.tuples(*[st.sampled_from([torch.int32, torch.int64])] * 4),
-    missing=st.sets(st.sampled_from(POOLS), max_size=2),
     tail=st.integers(0, 3),
     source=st.randoms(use_true_random=False),
 )
-def test_tables_equal_the_oracle(device, case, dtypes, missing, tail, source):
-    requests, starts, ends, state_starts = case
-    tables = poisoned_tables(device, missing=missing)
-    locs = [[source.randint(-1, 9999) for _ in range(sum(e - s for s, e in zip(starts, ends, strict=True)) + tail)]] * 6
-    want = copy.deepcopy(lists(tables))
-    oracle.write_req_tables(want, requests, starts, ends, locs, state_starts)
+def test_tables_equal_the_oracle(device, kinds, data, dtypes, tail, source):
+    requests, starts, ends, state_starts = data.draw(writes(kinds))
+    tables = poisoned_tables(device, kinds)
+    most = sum(ends) + tail
+    locs = [[source.randint(-1, 9999) for _ in range(most)]] * 6
+    want = lists(tables)
+    oracle.write_req_tables(want, sizes(kinds), requests, starts, ends, locs, state_starts)
 
     def as_rows(values, dtype):
         return torch.tensor(values, dtype=dtype, device=device)
@@ -87,10 +99,68 @@ def test_tables_equal_the_oracle(device, case, dtypes, missing, tail, source):
     assert lists(tables) == want
 
 
+@pytest.mark.parametrize("size", [1, 16])
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_rings_of_columns(device, size, dtype):
+    """Intervals around the end of a ring, as long as it allows."""
+    kinds = {"full": (size, dtype, None), "swa": (size, dtype, 5), "c128_state": (size, dtype, 3)}
+    tables = poisoned_tables(device, kinds, max_context_len=40 * size)
+    requests, starts, ends = [1, 3, 0], [7 * size, 0, 3 * size], [10 * size, 3 * size, 4 * size]
+    locs = [[size * i + 5 for i in range(1, 7 * size + 1)]] * 6
+    want = lists(tables)
+    oracle.write_req_tables(want, sizes(kinds), requests, starts, ends, locs, None)
+    rows = (torch.tensor(values, device=device) for values in (requests, starts, ends))
+    dsv4_npu_ops.write_req_tables(tables, *rows, as_loc(locs, device))
+    assert lists(tables) == want
+
+
+@pytest.mark.parametrize("size", [1, 8, 4096])
+def test_more_pages_than_a_tile(device, size):
+    """And pages of more slots than a tile, of which each block has a part."""
+    tokens = 1200 * size if size < 4096 else 3 * size - 7
+    kinds = {"full": (size, torch.int64, None), "c4_state": (size, torch.int32, None)}
+    tables = poisoned_tables(device, kinds, max_context_len=tokens)
+    locs = [list(range(3, 3 + 2 * tokens))] * 6
+    requests, starts, ends = [2, 1], [0, 3], [tokens, tokens - 1]
+    want = lists(tables)
+    oracle.write_req_tables(want, sizes(kinds), requests, starts, ends, locs, None)
+    rows = (torch.tensor(values, device=device) for values in (requests, starts, ends))
+    dsv4_npu_ops.write_req_tables(tables, *rows, as_loc(locs, device))
+    assert lists(tables) == want
+
+
+def test_pools_with_a_rule_have_nothing_to_write(device):
+    """Their slots may be given or not; the table that a rule starts from is written once."""
+    table = torch.zeros(2, 64, dtype=torch.int32, device=device)
+    mapping = torch.full((1000,), POISON, dtype=torch.int64, device=device)
+    rules = {
+        "full": SlotTable(table, 16),
+        "swa": MappedSlots(mapping, 16),
+        "c4": DividedSlots(),
+        "c4_state": PageRing(8),
+        "c128_state": RequestRing(128),
+    }
+    tables = RequestTables.of(rules, max_context_len=64)
+    rows = tuple(torch.tensor([value], device=device) for value in (1, 0, 8))
+    dsv4_npu_ops.write_req_tables(tables, *rows, as_loc([list(range(20, 28)), [], [9, 9], [], [1] * 8, []], device))
+    want = [[0] * 64, list(range(20, 28)) + [0] * 56]
+    assert table.tolist() == want and bool((mapping == POISON).all())
+
+
+def test_tables_with_different_numbers_of_rows(device):
+    kinds = {"full": SLOTS["full"], "swa": SLOTS["swa"]}
+    tables = poisoned_tables(device, kinds)
+    short = poisoned_tables(device, kinds, max_requests=2)
+    both = RequestTables.of({"full": tables.pools["full"], "swa": short.pools["swa"]}, max_context_len=300)
+    rows = tuple(torch.tensor([value], device=device) for value in (1, 0, 4))
+    dsv4_npu_ops.write_req_tables(both, *rows, as_loc([[1, 2, 3, 4]] * 6, device))
+    assert both.table("swa")[1, :5].tolist() == [1, 2, 3, 4, POISON]
+
+
 def test_padding_rows_write_nothing(device):
     """Case 23: five blocks of 16, one real row, three padded ones that name the same request."""
     tables = poisoned_tables(device, max_requests=5, max_context_len=16)
-    before = copy.deepcopy(lists(tables))
+    before = lists(tables)
     requests = torch.tensor([2, 2, 0, 99], device=device)
     starts = torch.tensor([4, 0, 7, 3], device=device)
     ends = torch.tensor([8, 0, 7, 3], device=device)
@@ -115,10 +185,10 @@ def test_forms_of_state_starts(device, form):
     slots = list(range(100, 106))
     loc = as_loc([slots] * 6, device)
     dsv4_npu_ops.write_req_tables(tables, requests, starts, ends, loc, state_starts=state_starts)
-    assert tables.full[1, 2:6].tolist() == slots[:4]
-    assert tables.c4_state[1, c4_start:6].tolist() == slots[: 6 - c4_start]
-    assert tables.c128_state[1, c128_start:6].tolist() == slots[: 6 - c128_start]
-    assert tables.c4_state[1, 6] == POISON
+    assert tables.table("full")[1, 2:6].tolist() == slots[:4]
+    assert tables.table("c4_state")[1, c4_start:6].tolist() == slots[: 6 - c4_start]
+    assert tables.table("c128_state")[1, c128_start:6].tolist() == slots[: 6 - c128_start]
+    assert tables.table("c4_state")[1, 6] == POISON
 
 
 def test_what_an_allocator_returns_can_be_written_elsewhere(device):
@@ -129,11 +199,12 @@ def test_what_an_allocator_returns_can_be_written_elsewhere(device):
     requests, starts, ends = torch.tensor([2, 0]), torch.tensor([7, 130]), torch.tensor([30, 260])
     loc = alloc.reserve_extend(requests, starts, ends)
     dsv4_npu_ops.write_req_tables(copies, requests, starts, ends, loc)
-    for pool, table in zip(POOLS, copies.in_order(), strict=True):
-        u = {"c4": 4, "c128": 128}.get(pool, 1)
+    for pool, table in zip(POOLS, copies.op_tables, strict=True):
         for request, start, end in ((2, 7, 30), (0, 130, 260)):
-            interval = slice(start // u, end // u)
-            assert torch.equal(table[request, interval], getattr(tables, pool)[request, interval])
+            u = TOKENS_PER_UNIT.get(pool, 1)
+            pages = slice(start // u // 16, -(-(end // u) // 16))
+            assert torch.equal(table[request, pages], tables.table(pool)[request, pages])
+            assert not table[request, : pages.start].any() and not table[request, pages.stop :].any()
 
 
 def arguments(**bad):
@@ -164,9 +235,9 @@ BAD_VALUES = [
     (dict(req_pool_indices=torch.tensor([-1])), "req_pool_indices[0] is -1, expected 0 <= index < 4"),
     (dict(starts=torch.tensor([-1])), "starts[0] is -1, expected at least 0"),
     (dict(starts=torch.tensor([5])), "ends[0] is 4, expected no less than the starts, but starts[0] is 5"),
-    (dict(ends=torch.tensor([301])), "ends[0] is 301, expected an end within the columns of every table"),
-    (dict(ends=torch.tensor([5])), "slots of full_table have 4 entries, expected at least 5"),
-    (dict(out_c4_loc=torch.zeros(0, dtype=torch.int32)), "slots of c4_table have 0 entries, expected at least 1"),
+    (dict(ends=torch.tensor([301])), "ends[0] is 301, expected units within the columns of every table"),
+    (dict(ends=torch.tensor([5])), "slots of pool full have 4 entries, expected at least 5"),
+    (dict(out_c4_loc=torch.zeros(0, dtype=torch.int32)), "slots of pool c4 have 0 entries, expected at least 1"),
     (dict(state_starts=torch.tensor([-1])), "starts[0] is 0 (state pools: -1 and -1), expected at least 0"),
     (dict(state_starts=torch.tensor([5])), "ends[0] is 4, expected no less than the starts"),
 ]
@@ -177,7 +248,7 @@ BAD_VALUES = [
 )
 def test_bad_arguments_write_nothing(bad, message):
     tables = poisoned_tables("cpu")
-    before = copy.deepcopy(lists(tables))
+    before = lists(tables)
     with pytest.raises(ValueError) as error:
         dsv4_npu_ops.write_req_tables(tables, **arguments(**dict(bad)))
     assert f"write_req_tables: {message}" in str(error.value)
@@ -187,7 +258,7 @@ def test_bad_arguments_write_nothing(bad, message):
 @pytest.mark.cpu_only
 def test_a_bad_row_behind_good_ones_writes_nothing():
     tables = poisoned_tables("cpu")
-    before = copy.deepcopy(lists(tables))
+    before = lists(tables)
     loc = as_loc([[16] * 20] * 6, "cpu")
     with pytest.raises(ValueError, match=r"req_pool_indices\[2\] is 9"):
         dsv4_npu_ops.write_req_tables(
@@ -197,21 +268,53 @@ def test_a_bad_row_behind_good_ones_writes_nothing():
 
 
 BAD_TABLES = [
-    (dict(swa=torch.zeros(4, 300)), "swa_table has dtype Float, expected Int"),
-    (dict(swa=torch.zeros(3, 300, dtype=torch.int32)), "swa_table has 3 rows, expected 4 like full_table"),
-    (dict(c4=torch.zeros(75, dtype=torch.int32)), "c4_table has shape [75], expected 2 dimensions"),
-    (dict(c4=torch.zeros(75, 4, dtype=torch.int32).t()), "c4_table has strides [1, 4]"),
-    (dict(full=torch.zeros(1, 300, dtype=torch.int32).expand(4, 300)), "full_table has strides [0, 1]"),
+    (SlotTable(torch.zeros(4, 300).int().t().contiguous().t(), 16), "table of pool swa has strides [1, 4]"),
+    (SlotTable(torch.zeros(4, 299, dtype=torch.int32), 16), "table of pool swa has 299 columns for 299 units"),
+    (SlotTable(torch.zeros(300, dtype=torch.int32), 16), "table of pool swa has shape [300], expected 2 dimensions"),
+    (
+        SlotTable(torch.zeros(1, 300).int().expand(4, 300), 16),
+        "table of pool swa has strides [0, 1], expected rows that",
+    ),
 ]
 
 
 @pytest.mark.parametrize("bad, message", BAD_TABLES, ids=[message for _, message in BAD_TABLES])
 def test_bad_tables(bad, message):
-    tables = poisoned_tables("cpu")
-    for pool, table in bad.items():
-        setattr(tables, pool, table)
+    good = poisoned_tables("cpu")
+    tables = RequestTables.of(good.pools | {"swa": bad}, max_context_len=300)
     with pytest.raises(ValueError) as error:
         dsv4_npu_ops.write_req_tables(tables, **arguments())
+    assert f"write_req_tables: {message}" in str(error.value)
+
+
+@pytest.mark.cpu_only
+def test_more_pages_than_a_ring_has_columns():
+    tables = poisoned_tables("cpu", {"swa": (4, torch.int32, 3)})
+    rows = (torch.tensor([1]), torch.tensor([3]), torch.tensor([13]))
+    with pytest.raises(ValueError, match=r"ends\[0\] is 13, expected units within the columns of every table"):
+        dsv4_npu_ops.write_req_tables(tables, *rows, as_loc([[16] * 10] * 6, "cpu"))
+
+
+def op_arguments(tables, rows, loc):
+    """Arguments of the torch op for tables of slots in all pools."""
+    return tables.op_tables, tables.op_addressing, tables.max_context_len, *rows, loc.in_order()
+
+
+@pytest.mark.parametrize(
+    "place, value, message",
+    [
+        (0, [], "tables has 0 entries, expected 6, one for each pool that is written"),
+        (1, [1] * 35, "addressing has 35 entries, expected 36"),
+        (1, [3] * 36, "kind of pool full is 3, expected 0 (not written), 1 (pages) or 2 (slots)"),
+        (6, [], "loc has 0 entries, expected 6"),
+    ],
+)
+def test_bad_lists(place, value, message):
+    rows = (torch.tensor([1]), torch.tensor([0]), torch.tensor([4]))
+    arguments = list(op_arguments(poisoned_tables("cpu"), rows, as_loc([[16] * 4] * 6, "cpu")))
+    arguments[place] = value
+    with pytest.raises(ValueError) as error:
+        torch.ops.dsv4_npu_ops.write_req_tables(*arguments)
     assert f"write_req_tables: {message}" in str(error.value)
 
 
@@ -220,9 +323,7 @@ def test_one_state_start_alone():
     rows = (torch.tensor([1]), torch.tensor([0]), torch.tensor([4]))
     loc = as_loc([[16] * 4] * 6, "cpu")
     with pytest.raises(ValueError, match="given for one state pool, expected both or none"):
-        torch.ops.dsv4_npu_ops.write_req_tables(
-            *tables.in_order(), *rows, *loc.in_order(), c4_state_starts=torch.tensor([0])
-        )
+        torch.ops.dsv4_npu_ops.write_req_tables(*op_arguments(tables, rows, loc), c4_state_starts=torch.tensor([0]))
 
 
 BEYOND_SLOTS = 5
@@ -243,9 +344,9 @@ BAD_ROWS = [
 @pytest.mark.parametrize("requests, starts, ends, fault, value", BAD_ROWS)
 def test_a_bad_row_on_a_device_is_padding_and_reported(ascend_sim, blocks, requests, starts, ends, fault, value):
     tables = poisoned_tables("cpu")
-    want = copy.deepcopy(lists(tables))
+    want = lists(tables)
     locs = [list(range(100, 116))] * 6
-    oracle.write_req_tables(want, [0, 1], [0, 0], [4, 4], locs, None)
+    oracle.write_req_tables(want, sizes(SLOTS), [0, 1], [0, 0], [4, 4], locs, None)
     rows = (torch.tensor(values) for values in (requests, starts, ends))
     ascend_sim.force_blocks(blocks)
     dsv4_npu_ops.write_req_tables(tables, *rows, as_loc(locs, "cpu"))
@@ -257,7 +358,7 @@ def test_a_bad_row_on_a_device_is_padding_and_reported(ascend_sim, blocks, reque
 @pytest.mark.simulated_only
 def test_device_traffic(ascend_sim):
     """One launch that moves each slot in once and out once, many rows a copy where they are equally long."""
-    tables = poisoned_tables("cpu", max_requests=64, max_context_len=300)
+    tables = poisoned_tables("cpu", max_requests=64)
     requests, starts = torch.arange(64), torch.full((64,), 96)
     loc = as_loc([list(range(64 * 32))] * 6, "cpu")
     dsv4_npu_ops.write_req_tables(tables, requests, starts, starts + 32, loc)
@@ -282,9 +383,9 @@ def test_as_many_rows_as_a_device_takes(ascend_sim):
     tables = poisoned_tables("cpu")
     requests, starts, ends = (torch.zeros(4096, dtype=torch.int64) for _ in range(3))
     requests[-1], ends[-1] = 2, 300
-    want = copy.deepcopy(lists(tables))
+    want = lists(tables)
     locs = [list(range(300))] * 6
-    oracle.write_req_tables(want, [2], [0], [300], locs, None)
+    oracle.write_req_tables(want, sizes(SLOTS), [2], [0], [300], locs, None)
     dsv4_npu_ops.write_req_tables(tables, requests, starts, ends, as_loc(locs, "cpu"))
     assert lists(tables) == want
     assert ascend_sim.take_errors() == []
@@ -296,4 +397,4 @@ def test_opcheck(device):
     rows = tuple(torch.tensor([value], device=device) for value in (1, 0, 4))
     loc = as_loc([[16] * 4] * 6, device)
     starts = dict(c4_state_starts=rows[1], c128_state_starts=rows[1])
-    opcheck(torch.ops.dsv4_npu_ops.write_req_tables.default, (*tables.in_order(), *rows, *loc.in_order()), starts)
+    opcheck(torch.ops.dsv4_npu_ops.write_req_tables.default, op_arguments(tables, rows, loc), starts)

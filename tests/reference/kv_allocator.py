@@ -1,4 +1,4 @@
-"""Plain-Python model of the paged allocator: page ids in lists, tables as lists of rows, backups as snapshots."""
+"""Plain-Python model of the paged allocator: page ids in lists, tables from what requests own, backups as snapshots."""
 
 POOLS = ("full", "swa", "c4", "c128", "c4_state", "c128_state")
 WINDOWED = ("swa", "c4_state", "c128_state")
@@ -23,27 +23,29 @@ class Request:
         self.serial = serial
         self.length = 0
         self.pages = {pool: {} for pool in POOLS}  # page index -> page id
+        self.units = {pool: set() for pool in POOLS}  # given slots; others in their pages have some too
         self.received = {pool: set() for pool in POOLS}  # page indices that another request took
         self.gone = dict.fromkeys(POOLS, 0)  # units before this one were evicted
         self.left_out = range(0)  # by swa tails, and what lies between several
 
 
 class AllocatorModel:
-    """num_pages: dict pool -> usable pages; a pool without an entry does not exist."""
+    """By pool, num_pages: usable pages, and a pool without an entry does not exist; page_size: slots of a page;
+    ring_columns: columns of some windowed pools."""
 
-    def __init__(self, page_size, window, max_requests, max_context_len, num_pages):
+    def __init__(self, page_size, window, max_requests, max_context_len, num_pages, ring_columns):
         self.page_size = page_size
+        self.ring_columns = ring_columns
         self.window = window
         self.max_requests = max_requests
         self.max_context_len = max_context_len
         self.pools = [pool for pool in POOLS if pool in num_pages]
         self.free_pages = {pool: list(range(1, num_pages[pool] + 1)) for pool in self.pools}
-        self.rows = {pool: [[0] * self.columns(pool) for _ in range(max_requests)] for pool in POOLS}
         self.requests = {}
         # By full slot; None where the layout has nothing to map.
         self.full_to_swa = None
-        if "full" in num_pages and "swa" in num_pages:
-            self.full_to_swa = [0] * ((num_pages["full"] + 1) * page_size)
+        if "full" in num_pages and "swa" in num_pages and page_size["full"] == page_size["swa"]:
+            self.full_to_swa = [0] * ((num_pages["full"] + 1) * page_size["full"])
         self.snapshots = []
         self.started = 0
         self.takes = 0
@@ -51,14 +53,30 @@ class AllocatorModel:
         self.taken_at = {pool: {} for pool in self.pools}  # page id -> when it was last taken
 
     def columns(self, pool):
-        return max(1, self.max_context_len // TOKENS_PER_UNIT[pool]) if pool in self.pools else 0
+        pages = max(1, -(-(self.max_context_len // TOKENS_PER_UNIT[pool]) // self.page_size[pool]))
+        return min(pages, self.ring_columns.get(pool, pages))
+
+    def table(self, pool):
+        """What the request table of a pool holds."""
+        rows = [[0] * self.columns(pool) for _ in range(self.max_requests)]
+        for req, request in self.requests.items():
+            for page_index, page in request.pages[pool].items():
+                assert rows[req][page_index % self.columns(pool)] == 0, "two pages in one column"
+                rows[req][page_index % self.columns(pool)] = page
+        return rows
+
+    def slot(self, pool, req, unit):
+        """0 where the request has no page."""
+        size = self.page_size[pool]
+        page = self.requests[req].pages[pool].get(unit // size, 0) if req in self.requests else 0
+        return page and page * size + unit % size
 
     def window_start(self, pool, length):
         if pool == "swa":
             needed = max(0, length - self.window + 1)
         else:
             needed = first_needed(length, 4 if pool == "c4_state" else 128)
-        return needed - needed % self.page_size
+        return needed - needed % self.page_size[pool]
 
     # Allocation
 
@@ -76,7 +94,7 @@ class AllocatorModel:
             for req, prefix, seq in zip(reqs, prefixes, seqs, strict=True):
                 units = self.units_to_allocate(pool, prefix, seq, tail_only, swa_tail)
                 owned = self.requests[req].pages[pool] if req in self.requests else {}
-                indices = sorted({unit // self.page_size for unit in units})
+                indices = sorted({unit // self.page_size[pool] for unit in units})
                 wanted[pool] += [(req, i) for i in indices if i not in owned]
         for pool in self.pools:
             if len(wanted[pool]) > len(self.free_pages[pool]):
@@ -93,16 +111,13 @@ class AllocatorModel:
             for req, page_index in wanted[pool]:
                 self.requests[req].pages[pool][page_index] = self.take(pool)
             for req, prefix, seq in zip(reqs, prefixes, seqs, strict=True):
-                row = self.rows[pool][req]
-                for unit in self.units_to_allocate(pool, prefix, seq, tail_only, swa_tail):
-                    page = self.requests[req].pages[pool][unit // self.page_size]
-                    row[unit] = page * self.page_size + unit % self.page_size
+                self.requests[req].units[pool].update(self.units_to_allocate(pool, prefix, seq, tail_only, swa_tail))
                 u = TOKENS_PER_UNIT[pool]
-                result[pool] += row[prefix // u : seq // u]
+                result[pool] += [self.slot(pool, req, unit) for unit in range(prefix // u, seq // u)]
         if self.full_to_swa is not None:
             for req, prefix, seq in zip(reqs, prefixes, seqs, strict=True):
                 for unit in range(prefix if swa_tail is None else max(prefix, seq - swa_tail), seq):
-                    self.full_to_swa[self.rows["full"][req][unit]] = self.rows["swa"][req][unit]
+                    self.full_to_swa[self.slot("full", req, unit)] = self.slot("swa", req, unit)
         return result
 
     def left_out_after(self, req, prefix, seq, swa_tail):
@@ -129,7 +144,7 @@ class AllocatorModel:
             begin = max(begin, self.window_start(pool, seq))
         if swa_tail is not None and pool == "swa":
             tail_start = max(0, seq - swa_tail)
-            begin = max(begin, tail_start - tail_start % self.page_size)
+            begin = max(begin, tail_start - tail_start % self.page_size[pool])
         return range(begin, seq // u)
 
     def reject_bad_step(self, req, prefix, seq, tail_only, may_start, swa_tail):
@@ -139,23 +154,33 @@ class AllocatorModel:
             raise Rejected("unknown request")
         if prefix > (self.requests[req].length if req in self.requests else 0):
             raise Rejected("prefix beyond the allocated length")
-        if prefix == seq or req not in self.requests:
+        if prefix == seq:
+            return
+        for pool in self.pools:
+            self.reject_beyond_ring(pool, req, self.units_to_allocate(pool, prefix, seq, tail_only, swa_tail))
+        if req not in self.requests:
             return
         for pool in self.pools:
             u = TOKENS_PER_UNIT[pool]
-            for page_index in {unit // self.page_size for unit in range(prefix // u, seq // u)}:
+            for page_index in {unit // self.page_size[pool] for unit in range(prefix // u, seq // u)}:
                 page = self.requests[req].pages[pool].get(page_index)
                 if page is not None and self.owner_counts[pool][page] > 1:
                     raise Rejected("writes a shared page")
             if pool in WINDOWED:
                 reads = range(self.window_start(pool, prefix), prefix)
                 writes = self.units_to_allocate(pool, prefix, seq, tail_only, swa_tail)
-                if any(self.rows[pool][req][unit] == 0 for unit in reads):
+                if any(unit not in self.requests[req].units[pool] for unit in reads):
                     raise Rejected("the window has no slots")
                 if any(unit < self.requests[req].gone[pool] for unit in writes):
                     raise Rejected("evicted")
                 if pool == "swa" and self.sees_what_was_left_out(req, prefix):
                     raise Rejected("the window reaches what a tail left out")
+
+    def reject_beyond_ring(self, pool, req, units):
+        indices = {unit // self.page_size[pool] for unit in units}
+        indices |= self.requests[req].pages[pool].keys() if req in self.requests else set()
+        if indices and max(indices) - min(indices) >= self.columns(pool):
+            raise Rejected("more pages than columns")
 
     def reject_unless_distinct(self, reqs):
         if any(not 0 <= req < self.max_requests for req in reqs) or len(set(reqs)) != len(reqs):
@@ -171,7 +196,8 @@ class AllocatorModel:
     def shareable_len(self, source, prefix):
         for start in range(prefix, 0, -1):
             windows = {pool: self.window_start(pool, start) for pool in self.pools if pool in WINDOWED}
-            if all(all(self.rows[pool][source][begin:start]) for pool, begin in windows.items()) and not (
+            units = self.requests[source].units
+            if all(units[pool].issuperset(range(begin, start)) for pool, begin in windows.items()) and not (
                 "swa" in self.pools and self.sees_what_was_left_out(source, start)
             ):
                 return start
@@ -188,9 +214,8 @@ class AllocatorModel:
             if not 0 <= prefix <= self.requests[source].length:
                 raise Rejected("prefix")
         starts = [self.shareable_len(source, prefix) for source, prefix in zip(sources, prefixes, strict=True)]
-        size = self.page_size
         for pool in self.pools:
-            needed = sum(start // TOKENS_PER_UNIT[pool] % size > 0 for start in starts)
+            needed = sum(start // TOKENS_PER_UNIT[pool] % self.page_size[pool] > 0 for start in starts)
             if needed > len(self.free_pages[pool]):
                 raise Exhausted(pool, needed, len(self.free_pages[pool]))
         copies = {pool: ([], []) for pool in self.pools}
@@ -203,7 +228,8 @@ class AllocatorModel:
             for pool in self.pools:
                 end = start // TOKENS_PER_UNIT[pool]
                 begin = self.window_start(pool, start) if pool in WINDOWED else 0
-                row, target_pages = self.rows[pool][target], self.requests[target].pages[pool]
+                size, target_pages = self.page_size[pool], self.requests[target].pages[pool]
+                self.requests[target].units[pool] = set(range(begin, end))
                 source_pages = self.requests[source].pages[pool]
                 for page_index in range(begin // size, -(-end // size)):
                     page = source_pages[page_index]
@@ -215,11 +241,9 @@ class AllocatorModel:
                         page = self.take(pool)
                         copies[pool][1].append(page)
                     target_pages[page_index] = page
-                    for unit in range(page_index * size, min((page_index + 1) * size, end)):
-                        row[unit] = page * size + unit % size
             if self.full_to_swa is not None:
-                for unit in range(start - start % size, start):
-                    self.full_to_swa[self.rows["full"][target][unit]] = self.rows["swa"][target][unit]
+                for unit in range(start - start % self.page_size["full"], start):
+                    self.full_to_swa[self.slot("full", target, unit)] = self.slot("swa", target, unit)
         return starts, copies
 
     def take(self, pool):
@@ -233,20 +257,20 @@ class AllocatorModel:
 
     def drop_page(self, pool, req, page_index):
         """Takes a page from its request and returns its id, or None while others own it."""
-        page = self.requests[req].pages[pool].pop(page_index)
-        self.requests[req].received[pool].discard(page_index)
+        request, size = self.requests[req], self.page_size[pool]
+        lives_on = self.owner_counts[pool][request.pages[pool][page_index]] > 1
+        for unit in request.units[pool] & set(range(page_index * size, (page_index + 1) * size)):
+            self.drop_unit(pool, req, unit, unmap=not lives_on)
+        page = request.pages[pool].pop(page_index)
+        request.received[pool].discard(page_index)
         self.owner_counts[pool][page] -= 1
-        lives_on = self.owner_counts[pool][page] > 0
-        start = page_index * self.page_size
-        for unit in range(start, min(start + self.page_size, len(self.rows[pool][req]))):
-            self.drop_slot(pool, req, unit, unmap=not lives_on)
         return None if lives_on else page
 
-    def drop_slot(self, pool, req, unit, unmap=True):
-        """Clears an entry of a table, and for swa what the mapping says of it: swa goes before full."""
+    def drop_unit(self, pool, req, unit, unmap=True):
+        """A unit that the request has no more, and for swa what the mapping says of it: swa goes before full."""
         if self.full_to_swa is not None and pool == "swa" and unmap:
-            self.full_to_swa[self.rows["full"][req][unit]] = 0
-        self.rows[pool][req][unit] = 0
+            self.full_to_swa[self.slot("full", req, unit)] = 0
+        self.requests[req].units[pool].discard(unit)
 
     def free_page(self, pool, req, page_index):
         page = self.drop_page(pool, req, page_index)
@@ -269,7 +293,7 @@ class AllocatorModel:
                 if pool in WINDOWED:
                     request.gone[pool] = max(request.gone[pool], self.window_start(pool, length))
                     for page_index in sorted(request.pages[pool]):
-                        if (page_index + 1) * self.page_size <= request.gone[pool]:
+                        if (page_index + 1) * self.page_size[pool] <= request.gone[pool]:
                             self.free_page(pool, req, page_index)
 
     def free(self, reqs):
@@ -288,9 +312,9 @@ class AllocatorModel:
                 request.serial: (
                     request.length,
                     request.left_out,
-                    {pool: {u for u, slot in enumerate(self.rows[pool][req]) if slot} for pool in self.pools},
+                    {pool: set(request.units[pool]) for pool in self.pools},
                 )
-                for req, request in self.requests.items()
+                for request in self.requests.values()
             }
         )
 
@@ -311,13 +335,11 @@ class AllocatorModel:
             length, left_out, units_then = snapshot.get(request.serial, (None, None, None))
             for pool in self.swa_first():
                 kept = units_then[pool] if units_then is not None else set()
-                row = self.rows[pool][req]
-                for unit, slot in enumerate(row):
-                    if slot and unit not in kept:
-                        self.drop_slot(pool, req, unit)
+                for unit in request.units[pool] - kept:
+                    self.drop_unit(pool, req, unit)
+                size = self.page_size[pool]
                 for page_index in sorted(request.pages[pool]):
-                    start = page_index * self.page_size
-                    if not any(row[start : start + self.page_size]):
+                    if request.units[pool].isdisjoint(range(page_index * size, (page_index + 1) * size)):
                         returned[pool].append(self.drop_page(pool, req, page_index))
             if length is None:
                 del self.requests[req]

@@ -1,41 +1,44 @@
-"""Plain-Python oracles of the two ops that carry out the allocator's decisions, on lists."""
+"""Plain-Python oracles of the ops that carry out the allocator's decisions, on lists of page ids."""
 
-KEEP, JOIN, TAKE = 0, 1, 2
+KEEP, JOIN, TAKE, NONE = 0, 1, 2, 3
 
 
-def reserve_extend(tables, rings, segments, num_slots, page_size):
-    """Writes into `tables` (six lists of rows) and returns six lists of slots. rings: six lists of page ids."""
+def reserve_extend(tables, rings, segments, num_slots, page_sizes):
+    """Writes into `tables` (lists of rows by pool) and returns lists of slots by pool. rings: lists of page ids."""
     outputs = [[None] * count for count in num_slots]
-    for pool, request, begin, end, source, ring_position, out_begin, _ in segments:
-        row = tables[pool][request]
+    for pool, request, begin, end, source, ring_position, out_begin, *_ in segments:
+        size = page_sizes[pool]
         for unit in range(begin, end):
-            if source == JOIN:
-                row[unit] = row[begin - 1] // page_size * page_size + unit % page_size
-            elif source == TAKE:
-                page = rings[pool][(ring_position + (unit - begin) // page_size) % len(rings[pool])]
-                row[unit] = page * page_size + unit % page_size
-            outputs[pool][out_begin + unit - begin] = row[unit]
+            slot = 0
+            if source != NONE:
+                row = tables[pool][request]
+                column = unit // size % len(row)
+                if source == TAKE and unit % size == 0:
+                    row[column] = rings[pool][(ring_position + (unit - begin) // size) % len(rings[pool])]
+                slot = row[column] * size + unit % size
+            outputs[pool][out_begin + unit - begin] = slot
     return outputs
 
 
-def release_pages(tables, rings, segments, page_size):
+def release_pages(tables, rings, segments):
     """Writes into `tables` and `rings`."""
     for pool, request, begin, end, ring_position, *_ in segments:
         row = tables[pool][request]
-        if ring_position >= 0:
-            for page_index, unit in enumerate(range(begin, end, page_size)):
-                rings[pool][(ring_position + page_index) % len(rings[pool])] = row[unit] // page_size
-        row[begin:end] = [0] * (end - begin)
+        for page_index in range(begin, end):
+            if ring_position >= 0:
+                rings[pool][(ring_position + page_index - begin) % len(rings[pool])] = row[page_index % len(row)]
+            row[page_index % len(row)] = 0
 
 
-def share_pages(tables, rings, segments, num_copies, page_size):
+def share_pages(tables, rings, segments, num_copies):
     """Writes into `tables` and returns the lists of pages to copy from and to."""
     source_pages, destination_pages = [None] * num_copies, [None] * num_copies
     for pool, request, begin, end, source, ring_position, copy, *_ in segments:
-        slots = tables[pool][source][begin:end]
-        if ring_position >= 0:
-            page = rings[pool][ring_position]
-            source_pages[copy], destination_pages[copy] = slots[0] // page_size, page
-            slots = [page * page_size + unit % page_size for unit in range(begin, end)]
-        tables[pool][request][begin:end] = slots
+        for page_index in range(begin, end):
+            column = page_index % len(tables[pool][request])
+            page = tables[pool][source][column]
+            if ring_position >= 0:
+                source_pages[copy], destination_pages[copy] = page, rings[pool][ring_position]
+                page = rings[pool][ring_position]
+            tables[pool][request][column] = page
     return source_pages, destination_pages

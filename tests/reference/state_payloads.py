@@ -17,15 +17,13 @@ def due_units(kind, seq_len, prefix_len, window):
     return [p for p in range(seq_len) if p // ratio in groups]
 
 
-def state_payloads(rows, seq_len, prefix_len, window, page_size):
-    """rows: pool -> the request's table row, or None for a missing pool. Returns type -> page ids."""
+def state_payloads(rows, seq_len, prefix_len, window, page_sizes):
+    """rows: pool -> the request's page ids by column, or None for a missing pool. Returns type -> page ids."""
     result = {}
     for kind in TYPES:
-        row = rows["c4" if kind == "indexer" else kind]
-        pages = []
-        for unit in due_units(kind, seq_len, prefix_len, window) if row is not None else []:
-            page = row[unit] // page_size
-            if page not in pages:
-                pages.append(page)
-        result[kind] = pages
+        pool = "c4" if kind == "indexer" else kind
+        row = rows[pool]
+        units = due_units(kind, seq_len, prefix_len, window) if row is not None else []
+        indices = sorted({unit // page_sizes[pool] for unit in units})
+        result[kind] = [row[index % len(row)] for index in indices]
     return result

@@ -46,6 +46,17 @@ def slot_of(pools, pool, request, unit):
     return base // page * address.ring + base % address.ring
 
 
+def first_in_ring(pools, pool, length):
+    """First token whose page has not been overwritten in a ring of columns when `length` tokens are there; 0 elsewhere."""
+    address = pools[pool]
+    while address.kind in ("page_ring", "mapped"):
+        address = pools[address.base]
+    if address.kind != "pages":
+        return 0
+    pages = -(-length // address.page)
+    return max(0, pages - len(address.table[0])) * address.page
+
+
 def page_size(pools, pool):
     address = pools[pool]
     return pools[address.base].page // UNIT_TOKENS[pool] if address.kind == "divided" else address.page
@@ -163,13 +174,15 @@ def step_oracle(
 
     def state_row(pool, request, start, count, columns):
         positions = [start - LEAD[pool] + j for j in range(columns)]
-        return [slot(pool, request, p) if count and 0 <= p < start + count else slot_dummy[pool] for p in positions]
+        first = first_in_ring(pools, pool, start + count)
+        return [slot(pool, request, p) if count and first <= p < start + count else slot_dummy[pool] for p in positions]
 
     def window_rows(size):
         num_rows, columns = size
         result = []
         for request, (start, count, _) in zip(requests, rows, strict=True):
-            found = [slot_of(pools, "swa", request, p) for p in range(max(0, start - window), start + count)]
+            first = max(first_in_ring(pools, "swa", start + count), start - window)
+            found = [slot_of(pools, "swa", request, p) for p in range(first, start + count)]
             slots = [-1 if s is None else s for s in found] if count else [0]
             result += [padded(slots, columns, -1)] * block
         return result + [padded([0], columns, -1)] * (num_rows - len(result))

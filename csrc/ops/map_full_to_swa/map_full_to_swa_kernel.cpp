@@ -1,6 +1,7 @@
 #include "kernel_operator.h"
 
 #include "device/errors.h"
+#include "device/iota.h"
 #include "device/segments.h"
 #include "ops/map_full_to_swa/map_full_to_swa_index.h"
 
@@ -10,8 +11,8 @@ using AscendC::HardEvent;
 using AscendC::TBuf;
 using AscendC::TPosition;
 
-// A block takes an equal share of all units and works on a batch of tiles at a time: MTE2 brings the first full slot of
-// each page and the swa slots, V widens them, MTE3 writes each page to where its full slots lie in the mapping.
+// A block takes an equal share of all units and works on a batch of tiles at a time: MTE2 brings the page ids of both
+// tables, V makes swa slots and widens them, MTE3 writes each page to where its full slots lie in the mapping.
 class MapFullToSwa {
  public:
     __aicore__ inline MapFullToSwa(AscendC::TPipe* pipe, GM_ADDR full_table, GM_ADDR swa_table, GM_ADDR segments,
@@ -20,10 +21,13 @@ class MapFullToSwa {
         full_table_ = global<int32_t>(full_table, static_cast<uint64_t>(p.max_requests * p.full_row_elems));
         swa_table_ = global<int32_t>(swa_table, static_cast<uint64_t>(p.max_requests * p.swa_row_elems));
         mapping_ = global<int64_t>(full_to_swa, static_cast<uint64_t>(p.num_slots));
-        pipe->InitBuffer(first_buffer_, kMapTilePages * kUbBlockBytes);
+        pipe->InitBuffer(iota_buffer_, kMapTileUnits * sizeof(int32_t));
+        pipe->InitBuffer(page_buffer_, 2 * kMapIds * sizeof(int32_t));
         pipe->InitBuffer(swa_buffer_, kMapTileUnits * sizeof(int32_t));
         pipe->InitBuffer(entry_buffer_, kMapTileUnits * sizeof(int64_t));
-        first_slots_ = first_buffer_.Get<int32_t>();
+        iota_ = iota_buffer_.Get<int32_t>();
+        full_pages_ = page_buffer_.Get<int32_t>();
+        swa_pages_ = full_pages_[kMapIds];
         swa_slots_ = swa_buffer_.Get<int32_t>();
         entries_ = entry_buffer_.Get<int64_t>();
     }
@@ -31,6 +35,7 @@ class MapFullToSwa {
     __aicore__ inline void run() {
         const BlockShare share = cursor_.share();
         if (share.begin < share.end) {
+            fill_iota(iota_, kMapTileUnits);
             cursor_.seek(share.begin, share.end);
             for (int64_t unit = share.begin; unit < share.end;) {
                 unit = batch(unit, share.end);
@@ -40,39 +45,41 @@ class MapFullToSwa {
     }
 
  private:
+    // Room for the page ids of one table: those of each tile start at a 32-byte boundary.
+    static constexpr uint32_t kMapIds = kMapTilePages + kMapBatchTiles * static_cast<uint32_t>(kMapPitchUnits);
+
     // A tile of one segment.
     struct Piece {
         MapSegment segment;
         uint32_t index;  // of the segment in the list
-        int32_t begin_unit;
+        int32_t begin;   // unit
         MapTile tile;
-        uint32_t first_page;  // where its pages lie in first_slots_
-        uint32_t area;        // where its units lie in swa_slots_ and entries_
+        uint32_t ids;   // where its page ids lie in full_pages_ and swa_pages_
+        uint32_t area;  // where its units lie in swa_slots_ and entries_
     };
 
     // Works on tiles from `unit` of the whole list on; returns the first unit that is left.
     __aicore__ inline int64_t batch(int64_t unit, int64_t end) {
-        uint32_t pages = 0;
+        uint32_t ids = 0;
         uint32_t units = 0;
         num_pieces_ = 0;
         while (unit < end && num_pieces_ < kMapBatchTiles) {
             SegmentPiece<MapSegment> piece = cursor_.piece(unit, end);
             const int32_t fault = map_fault(piece.segment, p_);
             if (fault == kMapValid) {
-                const MapTile tile = map_tile(piece.begin, piece.end, p_.page_shift);
-                const uint32_t pages_after = pages + static_cast<uint32_t>(tile.pages);
+                const MapTile tile = map_tile(piece.begin, piece.end, p_);
                 const uint32_t units_after = units + static_cast<uint32_t>(tile.pages * tile.pitch_units);
-                if (pages_after > kMapTilePages || units_after > kMapTileUnits) {
+                if (units_after > kMapTileUnits) {
                     break;
                 }
                 piece.end = piece.begin + tile.pages * tile.page_units;
-                pieces_[num_pieces_++] = Piece{piece.segment, cursor_.index(), piece.begin, tile, pages, units};
-                pages = pages_after;
+                pieces_[num_pieces_++] = Piece{piece.segment, cursor_.index(), piece.begin, tile, ids, units};
+                ids += round_up<uint32_t>(static_cast<uint32_t>(tile.pages), kMapPitchUnits);
                 units = units_after;
             } else {
                 errors_.report(fault, cursor_.index(), piece.segment.request);
             }
-            unit += piece.units();
+            unit += piece.items();
             cursor_.pass(piece);
         }
         fetch();
@@ -88,14 +95,9 @@ class MapFullToSwa {
             const Piece& piece = pieces_[i];
             const MapSegment& s = piece.segment;
             const uint32_t pages = static_cast<uint32_t>(piece.tile.pages);
-            load_rows(first_slots_[piece.first_page * static_cast<uint32_t>(kMapPitchUnits)],
-                      full_table_[static_cast<uint64_t>(full_offset_elems(s, piece.begin_unit, p_))], pages, 1,
-                      (1u << p_.page_shift) - 1, static_cast<uint32_t>(kMapPitchUnits));
+            load(full_pages_[piece.ids], full_table_[full_entry_elems(s, piece.begin, p_)], pages);
             if (s.source == kMapTable) {
-                load_rows(swa_slots_[piece.area],
-                          swa_table_[static_cast<uint64_t>(swa_offset_elems(s, piece.begin_unit, p_))], pages,
-                          static_cast<uint32_t>(piece.tile.page_units), 0,
-                          static_cast<uint32_t>(piece.tile.pitch_units));
+                load(swa_pages_[piece.ids], swa_table_[swa_entry_elems(s, piece.begin, p_)], pages);
             }
         }
         order<HardEvent::MTE2_S>();
@@ -108,6 +110,8 @@ class MapFullToSwa {
             const int32_t units = piece.tile.pages * piece.tile.pitch_units;
             const LocalTensor<int64_t> entries = entries_[piece.area];
             if (piece.segment.source == kMapTable) {
+                make_swa_slots(piece);
+                AscendC::PipeBarrier<PIPE_V>();
                 AscendC::Cast(entries, swa_slots_[piece.area], AscendC::RoundMode::CAST_NONE,
                               static_cast<uint32_t>(units));
             } else {
@@ -117,18 +121,32 @@ class MapFullToSwa {
         order<HardEvent::V_MTE3>();
     }
 
+    // A token whose page the swa table does not hold has no swa slot.
+    __aicore__ inline void make_swa_slots(const Piece& piece) {
+        for (int32_t page = 0; page < piece.tile.pages; ++page) {
+            const uint32_t area = piece.area + static_cast<uint32_t>(page * piece.tile.pitch_units);
+            const int64_t id = swa_pages_.GetValue(piece.ids + static_cast<uint32_t>(page));
+            if (id > 0) {
+                const int64_t first = slot_of(id, piece.begin + page * piece.tile.page_units, p_.page_shift);
+                AscendC::Adds(swa_slots_[area], iota_, static_cast<int32_t>(first), piece.tile.page_units);
+            } else {
+                AscendC::Duplicate(swa_slots_[area], int32_t{0}, piece.tile.page_units);
+            }
+        }
+    }
+
     __aicore__ inline void write() {
         for (uint32_t i = 0; i < num_pieces_; ++i) {
             const Piece& piece = pieces_[i];
             for (int32_t page = 0; page < piece.tile.pages; ++page) {
-                const int32_t full_slot = first_slots_.GetValue((piece.first_page + static_cast<uint32_t>(page)) *
-                                                                static_cast<uint32_t>(kMapPitchUnits));
-                if (is_mapped_slot(full_slot, piece.begin_unit + page * piece.tile.page_units, p_)) {
-                    store(mapping_[static_cast<uint64_t>(full_slot)],
+                const int64_t full_page = full_pages_.GetValue(piece.ids + static_cast<uint32_t>(page));
+                if (is_mapped_page(full_page, p_)) {
+                    const int64_t unit = piece.begin + page * piece.tile.page_units;
+                    store(mapping_[static_cast<uint64_t>(slot_of(full_page, unit, p_.page_shift))],
                           entries_[piece.area + static_cast<uint32_t>(page * piece.tile.pitch_units)],
                           static_cast<uint32_t>(piece.tile.page_units));
                 } else {
-                    errors_.report(kMapFullSlot, piece.index, full_slot);
+                    errors_.report(kMapFullPage, piece.index, full_page);
                 }
             }
         }
@@ -139,8 +157,8 @@ class MapFullToSwa {
     GlobalTensor<int64_t> mapping_;
     SegmentCursor<MapSegment> cursor_;
     ErrorLane errors_;
-    TBuf<TPosition::VECCALC> first_buffer_, swa_buffer_, entry_buffer_;
-    LocalTensor<int32_t> first_slots_, swa_slots_;
+    TBuf<TPosition::VECCALC> iota_buffer_, page_buffer_, swa_buffer_, entry_buffer_;
+    LocalTensor<int32_t> iota_, full_pages_, swa_pages_, swa_slots_;
     LocalTensor<int64_t> entries_;
     Piece pieces_[kMapBatchTiles];
     uint32_t num_pieces_ = 0;

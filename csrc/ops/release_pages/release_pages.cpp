@@ -2,8 +2,6 @@
 
 #include <torch/library.h>
 
-#include "torch/free_rings.h"
-
 namespace dsv4 {
 namespace {
 
@@ -11,19 +9,20 @@ constexpr char kOp[] = "release_pages";
 
 }  // namespace
 
-ReleasePagesParams check_release_pages(const PoolTables& tables, const at::Tensor& free_pages,
-                                       const at::Tensor& segments, at::IntArrayRef num_pages, int64_t page_size,
-                                       int64_t num_units) {
-    auto p = check_paged_segments<ReleasePagesParams>(kOp, tables, free_pages, segments, num_pages, page_size);
-    p.num_units = check_num_units(kOp, num_units);
-    return p;
+ReleasePagesArguments check_release_pages(at::TensorList tables, const at::Tensor& free_pages,
+                                          const at::Tensor& segments, at::IntArrayRef num_pages,
+                                          at::IntArrayRef page_sizes, int64_t num_items) {
+    const PagedArguments paged = check_paged_pools(kOp, tables, page_sizes, free_pages, num_pages);
+    check::segments(kOp, segments, "free_pages", free_pages);
+    return ReleasePagesArguments{{paged.pools, check::num_items(kOp, num_items),
+                                  static_cast<int32_t>(segments.size(0)), 0},
+                                 paged.tables};
 }
 
 TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {
     m.def(
-        "release_pages(Tensor(a!) full_table, Tensor(b!) swa_table, Tensor(c!) c4_table, Tensor(d!) c128_table,"
-        " Tensor(e!) c4_state_table, Tensor(f!) c128_state_table, Tensor(g!) free_pages, Tensor segments,"
-        " int[] num_pages, int page_size, int num_units=0) -> ()");
+        "release_pages(Tensor(a!)[] tables, Tensor(b!) free_pages, Tensor segments, int[] num_pages, int[] page_sizes,"
+        " int num_items=0) -> ()");
 }
 
 }  // namespace dsv4

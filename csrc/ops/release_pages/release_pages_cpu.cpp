@@ -1,47 +1,40 @@
-#include <algorithm>
-
 #include "cpu/segment_list.h"
 #include "ops/release_pages/release_pages.h"
 
 namespace dsv4 {
 namespace {
 
-constexpr const char* kExpected[] = {"", "0 <= pool < 6", "a row of the request tables",
-                                     "a non-empty interval of the table's columns",
-                                     "ring position -1, or whole pages and a position in the ring"};
+constexpr const char* kExpected[] = {"", "a pool that exists, 0 <= pool < 6", "a row of the page tables",
+                                     "a non-empty interval of pages that the table has columns for",
+                                     "ring position -1, or a position in the ring and no more pages than it has"};
 
-void check_segment(const ReleaseSegment& s, int64_t index, const std::array<int32_t*, kNumPools>& tables,
-                   const ReleasePagesParams& p) {
+using TablePointers = std::array<int32_t*, kNumPools>;  // [max_requests, row_elems] of each pool
+
+void check_segment(const ReleaseSegment& s, int64_t index, const TablePointers& tables, const ReleasePagesParams& p) {
     const int32_t fault = release_fault(s, p);
     TORCH_CHECK_VALUE(fault == kReleaseValid, "release_pages: segments[", index, "] is pool ", s.pool, ", request ",
-                      s.request, ", units [", s.begin_unit, ", ", s.end_unit, "), ring position ", s.ring_position,
+                      s.request, ", pages [", s.begin, ", ", s.end, "), ring position ", s.ring_position,
                       ", expected ", kExpected[fault]);
-    if (s.ring_position == kKeepPage) {
-        return;
-    }
-    for (int64_t unit = s.begin_unit; unit < s.end_unit; unit = next_page_start(unit, p.page_shift)) {
-        const int32_t slot = tables[s.pool][table_offset_elems(s, unit, p)];
-        TORCH_CHECK_VALUE(page_of(slot, p.page_shift) > 0, "release_pages: ", kTableNames[s.pool], "[", s.request, ", ",
-                          unit, "] is ", slot,
-                          ", expected the slot of a page that the request owns (did something else write it?)");
-    }
-}
-
-// tables: [max_requests, row_elems] of each pool; free_pages: the rings.
-void release_segment(const ReleaseSegment& s, const std::array<int32_t*, kNumPools>& tables, int32_t* free_pages,
-                     const ReleasePagesParams& p) {
-    int32_t* row = tables[s.pool] + table_offset_elems(s, 0, p);
     if (s.ring_position != kKeepPage) {
-        for (int64_t unit = s.begin_unit; unit < s.end_unit; unit = next_page_start(unit, p.page_shift)) {
-            free_pages[freed_page_offset_elems(s, unit, p)] = static_cast<int32_t>(page_of(row[unit], p.page_shift));
-        }
+        cpu::check_owned_pages("release_pages", s.pool, s.request, s.begin, s.end, tables[s.pool], p.pools);
     }
-    std::fill(row + s.begin_unit, row + s.end_unit, 0);
 }
 
-void run(const ReleasePagesParams& p, const PoolTables& tables, const at::Tensor& free_pages,
+// free_pages: the rings.
+void release_segment(const ReleaseSegment& s, const TablePointers& tables, int32_t* free_pages,
+                     const ReleasePagesParams& p) {
+    for (int64_t page = s.begin; page < s.end; ++page) {
+        int32_t& entry = tables[s.pool][page_entry_elems(s.pool, s.request, page, p.pools)];
+        if (s.ring_position != kKeepPage) {
+            free_pages[freed_page_elems(s, page, p.pools)] = entry;
+        }
+        entry = 0;
+    }
+}
+
+void run(const ReleasePagesParams& p, const PageTables& tables, const at::Tensor& free_pages,
          const at::Tensor& segments) {
-    std::array<int32_t*, kNumPools> table_data;
+    TablePointers table_data;
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
         table_data[pool] = tables[pool].mutable_data_ptr<int32_t>();
     }

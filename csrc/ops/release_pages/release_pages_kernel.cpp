@@ -1,7 +1,6 @@
 #include "kernel_operator.h"
 
 #include "device/errors.h"
-#include "device/iota.h"
 #include "device/pools.h"
 #include "device/segments.h"
 #include "ops/release_pages/release_pages_index.h"
@@ -12,8 +11,8 @@ using AscendC::HardEvent;
 using AscendC::TBuf;
 using AscendC::TPosition;
 
-// A block takes an equal share of all units and owns the pages that start in it: it reads their ids from the first entry
-// of each page, writes them to the ring, and then clears the entries.
+// A block takes an equal share of all pages, cuts it into pieces of one segment each and works on a batch of pieces at
+// a time: MTE2 fetches the page ids that are given back, MTE3 writes them to the rings and clears the entries.
 class ReleasePages {
  public:
     __aicore__ inline ReleasePages(AscendC::TPipe* pipe, const PoolAddresses& tables, GM_ADDR free_pages,
@@ -22,76 +21,85 @@ class ReleasePages {
           tables_(tables),
           cursor_(pipe, segments, p.num_segments),
           errors_(pipe, error_lanes, kErrorOpReleasePages) {
-        free_pages_ = global<int32_t>(free_pages, static_cast<uint64_t>(ring_entries(p.num_pages)));
-        pipe->InitBuffer(zero_buffer_, kReleaseZeroUnits * sizeof(int32_t));
-        pipe->InitBuffer(slot_buffer_, kReleasePiecePages * kUbBlockBytes);
-        pipe->InitBuffer(page_buffer_, kReleasePiecePages * sizeof(int32_t));
-        pipe->InitBuffer(offset_buffer_, kReleasePiecePages * sizeof(int32_t));
+        free_pages_ = global<int32_t>(free_pages, static_cast<uint64_t>(ring_entries(p.pools)));
+        pipe->InitBuffer(zero_buffer_, kReleasePiecePages * sizeof(int32_t));
+        pipe->InitBuffer(page_buffer_, kReleaseBatchPages * sizeof(int32_t));
         zeros_ = zero_buffer_.Get<int32_t>();
-        first_slots_ = slot_buffer_.Get<int32_t>();
-        page_ids_ = page_buffer_.Get<int32_t>();
-        block_offsets_bytes_ = offset_buffer_.Get<int32_t>();
+        pages_ = page_buffer_.Get<int32_t>();
     }
 
     __aicore__ inline void run() {
         const BlockShare share = cursor_.share();
         if (share.begin < share.end) {
-            prepare();
+            AscendC::Duplicate(zeros_, int32_t{0}, kReleasePiecePages);
+            order<HardEvent::V_MTE3>();
             cursor_.seek(share.begin, share.end);
-            int64_t unit = share.begin;
-            while (unit < share.end) {
-                const SegmentPiece<ReleaseSegment> piece = cursor_.piece(unit, share.end);
-                const int32_t fault = release_fault(piece.segment, p_);
-                if (fault == kReleaseValid) {
-                    release(piece.segment, piece.begin, piece.end);
-                } else {
-                    errors_.report(fault, cursor_.index(), piece.segment.request);
-                }
-                unit += piece.units();
-                cursor_.pass(piece);
+            for (int64_t page = share.begin; page < share.end;) {
+                page = batch(page, share.end);
             }
         }
         errors_.flush();
     }
 
  private:
-    // Zeros to store, and where the first element of each 32-byte block lies.
-    __aicore__ inline void prepare() {
-        AscendC::Duplicate(zeros_, int32_t{0}, static_cast<int32_t>(kReleaseZeroUnits));
-        fill_iota(block_offsets_bytes_, kReleasePiecePages);
-        AscendC::Muls(block_offsets_bytes_, block_offsets_bytes_, static_cast<int32_t>(kUbBlockBytes),
-                      static_cast<int32_t>(kReleasePiecePages));
-        order<HardEvent::V_MTE3>();
+    struct Piece {
+        ReleaseSegment segment;
+        int32_t begin;
+        uint32_t num_pages;
+        uint32_t area;  // where its page ids lie in pages_
+    };
+
+    // Works on pieces from `page` of the whole list on; returns the first page that is left.
+    __aicore__ inline int64_t batch(int64_t page, int64_t end) {
+        uint32_t used = 0;
+        num_pieces_ = 0;
+        while (page < end && num_pieces_ < kReleaseBatchPieces) {
+            SegmentPiece<ReleaseSegment> piece = cursor_.piece(page, end);
+            const int32_t fault = release_fault(piece.segment, p_);
+            if (fault == kReleaseValid) {
+                piece.end = piece.begin + release_piece_pages(piece.segment, piece.begin, piece.end, p_.pools);
+                const uint32_t pages = static_cast<uint32_t>(piece.items());
+                if (used + pages > kReleaseBatchPages) {
+                    break;
+                }
+                pieces_[num_pieces_++] = Piece{piece.segment, piece.begin, pages, used};
+                used += round_up<uint32_t>(pages, kUbBlockBytes / sizeof(int32_t));
+            } else {
+                errors_.report(fault, cursor_.index(), piece.segment.request);
+            }
+            page += piece.items();
+            cursor_.pass(piece);
+        }
+        fetch();
+        write();
+        return page;
     }
 
-    __aicore__ inline GlobalTensor<int32_t> table(const ReleaseSegment& s, int64_t unit) {
-        return tables_.tensor(s.pool, p_.max_requests * p_.row_elems[s.pool])[table_offset_elems(s, unit, p_)];
+    __aicore__ inline GlobalTensor<int32_t> table(const Piece& piece) {
+        const ReleaseSegment& s = piece.segment;
+        return tables_.tensor(
+            s.pool, table_elems(s.pool, p_.pools))[page_entry_elems(s.pool, s.request, piece.begin, p_.pools)];
     }
 
-    __aicore__ inline void release(const ReleaseSegment& s, int32_t begin, int32_t end) {
-        if (s.ring_position != kKeepPage) {
-            for (int64_t unit = page_start_from(begin, p_.page_shift); unit < end;) {
-                const int64_t pages = release_piece_pages(s, unit, end, p_);
-                give_back(s, unit, static_cast<uint32_t>(pages));
-                unit += pages << p_.page_shift;
+    __aicore__ inline void fetch() {
+        order<HardEvent::MTE3_MTE2>();
+        for (uint32_t i = 0; i < num_pieces_; ++i) {
+            if (pieces_[i].segment.ring_position != kKeepPage) {
+                load(pages_[pieces_[i].area], table(pieces_[i]), pieces_[i].num_pages);
             }
         }
-        for (int32_t unit = begin; unit < end; unit += kReleaseZeroUnits) {
-            store(table(s, unit), zeros_, min_of<int32_t>(kReleaseZeroUnits, end - unit));
-        }
+        order<HardEvent::MTE2_MTE3>();
     }
 
-    // The pages whose first units are `unit` and every P-th one after it.
-    __aicore__ inline void give_back(const ReleaseSegment& s, int64_t unit, uint32_t pages) {
-        order<HardEvent::V_MTE2>();
-        load_rows(first_slots_, table(s, unit), pages, 1, (1u << p_.page_shift) - 1, kUbBlockBytes / sizeof(int32_t));
-        order<HardEvent::MTE2_V>();
-        order<HardEvent::MTE3_V>();
-        AscendC::Gather(page_ids_, first_slots_, block_offsets_bytes_.ReinterpretCast<uint32_t>(), uint32_t{0}, pages);
-        AscendC::PipeBarrier<PIPE_V>();
-        AscendC::ShiftRight(page_ids_, page_ids_, p_.page_shift, static_cast<int32_t>(pages));
-        order<HardEvent::V_MTE3>();
-        store(free_pages_[freed_page_offset_elems(s, unit, p_)], page_ids_, pages);
+    __aicore__ inline void write() {
+        for (uint32_t i = 0; i < num_pieces_; ++i) {
+            const Piece& piece = pieces_[i];
+            if (piece.segment.ring_position != kKeepPage) {
+                store(free_pages_[freed_page_elems(piece.segment, piece.begin, p_.pools)], pages_[piece.area],
+                      piece.num_pages);
+            }
+            store(table(piece), zeros_, piece.num_pages);
+        }
     }
 
     const ReleasePagesParams& p_;
@@ -99,8 +107,10 @@ class ReleasePages {
     GlobalTensor<int32_t> free_pages_;
     SegmentCursor<ReleaseSegment> cursor_;
     ErrorLane errors_;
-    TBuf<TPosition::VECCALC> zero_buffer_, slot_buffer_, page_buffer_, offset_buffer_;
-    LocalTensor<int32_t> zeros_, first_slots_, page_ids_, block_offsets_bytes_;
+    TBuf<TPosition::VECCALC> zero_buffer_, page_buffer_;
+    LocalTensor<int32_t> zeros_, pages_;
+    Piece pieces_[kReleaseBatchPieces];
+    uint32_t num_pieces_ = 0;
 };
 
 }  // namespace dsv4::kernel

@@ -7,7 +7,7 @@
 namespace dsv4 {
 namespace {
 
-void launch_release_pages(const ReleasePagesParams& p, const PoolTables& tables, const at::Tensor& free_pages,
+void launch_release_pages(const ReleasePagesParams& p, const PageTables& tables, const at::Tensor& free_pages,
                           const at::Tensor& segments) {
     if (p.num_segments == 0) {
         return;

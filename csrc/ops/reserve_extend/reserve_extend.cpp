@@ -3,7 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
-#include "torch/free_rings.h"
+#include "torch/check.h"
 
 namespace dsv4 {
 namespace {
@@ -12,32 +12,33 @@ constexpr char kOp[] = "reserve_extend";
 
 }  // namespace
 
-ReserveExtendParams check_reserve_extend(const PoolTables& tables, const at::Tensor& free_pages,
-                                         const at::Tensor& segments, at::IntArrayRef num_pages,
-                                         at::IntArrayRef num_slots, int64_t page_size) {
-    auto p = check_paged_segments<ReserveExtendParams>(kOp, tables, free_pages, segments, num_pages, page_size);
+ReserveExtendArguments check_reserve_extend(at::TensorList tables, const at::Tensor& free_pages,
+                                            const at::Tensor& segments, at::IntArrayRef num_pages,
+                                            at::IntArrayRef num_slots, at::IntArrayRef page_sizes) {
+    const PagedArguments paged = check_paged_pools(kOp, tables, page_sizes, free_pages, num_pages);
+    check::segments(kOp, segments, "free_pages", free_pages);
     check::pool_list(kOp, "num_slots", num_slots);
+    ReserveExtendArguments result{{}, paged.tables};
+    result.params.pools = paged.pools;
+    result.params.num_segments = static_cast<int32_t>(segments.size(0));
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
-        p.num_slots[pool] = static_cast<int32_t>(num_slots[pool]);
+        result.params.num_slots[pool] = static_cast<int32_t>(num_slots[pool]);
     }
-    return p;
+    return result;
 }
 
-PoolSlots empty_slots(const PoolTables& tables, at::IntArrayRef num_slots) {
-    check::pool_list(kOp, "num_slots", num_slots);
-    PoolSlots slots;
+ReservedSlots empty_slots(at::IntArrayRef num_slots, const at::Tensor& on) {
+    ReservedSlots slots;
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
-        slots[pool] = at::empty({num_slots[pool]}, tables[kFull].options().dtype(at::kInt));
+        slots[pool] = at::empty({num_slots[pool]}, on.options());
     }
     return slots;
 }
 
 TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {
     m.def(
-        "reserve_extend(Tensor(a!) full_table, Tensor(b!) swa_table, Tensor(c!) c4_table, Tensor(d!) c128_table,"
-        " Tensor(e!) c4_state_table, Tensor(f!) c128_state_table, Tensor free_pages, Tensor segments,"
-        " int[] num_pages, int[] num_slots, int page_size)"
-        " -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
+        "reserve_extend(Tensor(a!)[] tables, Tensor free_pages, Tensor segments, int[] num_pages, int[] num_slots,"
+        " int[] page_sizes) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
 }
 
 }  // namespace dsv4

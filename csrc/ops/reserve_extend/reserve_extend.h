@@ -4,40 +4,41 @@
 #include <torch/library.h>
 
 #include <array>
+#include <tuple>
 
 #include "ops/reserve_extend/reserve_extend_index.h"
-#include "torch/pool_tables.h"
-#include "torch/tensor_tuple.h"
+#include "torch/paged_pools.h"
 
 namespace dsv4 {
 
 // int32 slots in table order, [num_slots[pool]] each.
-using PoolSlots = std::array<at::Tensor, kNumPools>;
+using ReservedSlots = std::array<at::Tensor, kNumPools>;
+
+struct ReserveExtendArguments {
+    ReserveExtendParams params;
+    PageTables tables;
+};
 
 // Checks every argument of reserve_extend but the values in tensors; touches no data.
-ReserveExtendParams check_reserve_extend(const PoolTables& tables, const at::Tensor& free_pages,
-                                         const at::Tensor& segments, at::IntArrayRef num_pages,
-                                         at::IntArrayRef num_slots, int64_t page_size);
+ReserveExtendArguments check_reserve_extend(at::TensorList tables, const at::Tensor& free_pages,
+                                            const at::Tensor& segments, at::IntArrayRef num_pages,
+                                            at::IntArrayRef num_slots, at::IntArrayRef page_sizes);
 
-// New outputs on the tables' device.
-PoolSlots empty_slots(const PoolTables& tables, at::IntArrayRef num_slots);
+// New outputs on the device of `on`.
+ReservedSlots empty_slots(at::IntArrayRef num_slots, const at::Tensor& on);
 
 // Registers the op over a backend's run(params, tables, free_pages, segments, slots).
 template <auto run>
 void register_reserve_extend(torch::Library& library) {
-    library.impl("reserve_extend",
-                 [](const at::Tensor& full_table, const at::Tensor& swa_table, const at::Tensor& c4_table,
-                    const at::Tensor& c128_table, const at::Tensor& c4_state_table, const at::Tensor& c128_state_table,
-                    const at::Tensor& free_pages, const at::Tensor& segments, at::IntArrayRef num_pages,
-                    at::IntArrayRef num_slots, int64_t page_size) -> TensorTuple<kNumPools> {
-                     const PoolTables tables{
-                         {full_table, swa_table, c4_table, c128_table, c4_state_table, c128_state_table}};
-                     const ReserveExtendParams p =
-                         check_reserve_extend(tables, free_pages, segments, num_pages, num_slots, page_size);
-                     PoolSlots slots = empty_slots(tables, num_slots);
-                     run(p, tables, free_pages, segments, slots);
-                     return std::tuple_cat(std::move(slots));
-                 });
+    library.impl("reserve_extend", [](at::TensorList tables, const at::Tensor& free_pages, const at::Tensor& segments,
+                                      at::IntArrayRef num_pages, at::IntArrayRef num_slots,
+                                      at::IntArrayRef page_sizes) {
+        const ReserveExtendArguments arguments =
+            check_reserve_extend(tables, free_pages, segments, num_pages, num_slots, page_sizes);
+        const ReservedSlots slots = empty_slots(num_slots, free_pages);
+        run(arguments.params, arguments.tables, free_pages, segments, slots);
+        return std::tuple_cat(slots);
+    });
 }
 
 }  // namespace dsv4

@@ -2,18 +2,11 @@
 #pragma once
 
 #include "common/page_segments.h"
-#include "common/pools.h"
 
-// Arrays are in table order; their length is a number because launch stubs repeat the struct outside its namespace.
 struct ReserveExtendParams {
-    int64_t row_elems[6];   // stride between two rows of a request table
-    int32_t columns[6];     // units that a row of the table holds; 0: the pool does not exist
-    int32_t num_pages[6];   // entries of the pool's ring
-    int32_t ring_begin[6];  // where the pool's ring starts in free_pages
-    int32_t num_slots[6];   // entries of the pool's output
-    int32_t max_requests;                 // rows of the request tables
+    PagedPools pools;
+    int32_t num_slots[6];  // entries of the pool's output
     int32_t num_segments;
-    int32_t page_shift;
     int32_t reserved;  // keeps the struct free of padding
 };
 
@@ -28,58 +21,63 @@ constexpr int32_t kSegmentOutput = 4;
 constexpr int32_t kSegmentSource = 5;
 constexpr int32_t kSegmentPages = 6;
 
-DSV4_HOST_DEVICE constexpr int64_t segment_pages(const ReserveSegment& s, int32_t page_shift) {
-    return pages_for(s.end_unit - s.begin_unit, page_shift);
+// Pages that the units [begin, end) touch.
+DSV4_HOST_DEVICE constexpr int64_t pages_touched(int64_t begin, int64_t end, int32_t page_shift) {
+    return page_of(end - 1, page_shift) - page_of(begin, page_shift) + 1;
 }
 
 DSV4_HOST_DEVICE constexpr bool joins_one_page(const ReserveSegment& s, int32_t page_shift) {
-    return offset_in_page(s.begin_unit, page_shift) != 0 && s.end_unit <= next_page_start(s.begin_unit, page_shift);
+    return offset_in_page(s.begin, page_shift) != 0 && s.end <= next_page_start(s.begin, page_shift);
 }
 
-DSV4_HOST_DEVICE constexpr bool takes_ring_pages(const ReserveSegment& s, int32_t num_pages, int32_t page_shift) {
-    return offset_in_page(s.begin_unit, page_shift) == 0 && s.ring_position >= 0 && s.ring_position < num_pages &&
-           segment_pages(s, page_shift) <= num_pages;
+DSV4_HOST_DEVICE constexpr bool takes_ring_pages(const ReserveSegment& s, const PagedPools& p) {
+    return offset_in_page(s.begin, p.page_shift[s.pool]) == 0 &&
+           in_ring(s.ring_position, pages_for(s.end - s.begin, p.page_shift[s.pool]), s.pool, p);
+}
+
+DSV4_HOST_DEVICE constexpr bool has_page_columns(const ReserveSegment& s, const PagedPools& p) {
+    const int32_t shift = p.page_shift[s.pool];
+    return has_columns(page_of(s.begin, shift), page_of(s.end - 1, shift) + 1, s.pool, p);
 }
 
 DSV4_HOST_DEVICE constexpr int32_t segment_fault(const ReserveSegment& s, const ReserveExtendParams& p) {
-    if (s.pool < 0 || s.pool >= kNumPools) {
+    if (s.pool < 0 || s.pool >= kNumPools || p.pools.columns[s.pool] == 0) {
         return kSegmentPool;
     }
-    if (s.request < 0 || s.request >= p.max_requests) {
+    if (s.request < 0 || s.request >= p.pools.max_requests) {
         return kSegmentRequest;
     }
-    if (s.begin_unit < 0 || s.begin_unit >= s.end_unit || s.end_unit > p.columns[s.pool]) {
+    if (s.begin < 0 || s.begin >= s.end || (s.source != kNoSlots && !has_page_columns(s, p.pools))) {
         return kSegmentUnits;
     }
-    if (s.out_begin < 0 || s.out_begin > p.num_slots[s.pool] - (s.end_unit - s.begin_unit)) {
+    if (s.out_begin < 0 || s.out_begin > p.num_slots[s.pool] - (s.end - s.begin)) {
         return kSegmentOutput;
     }
-    if (s.source == kKeepSlots) {
+    if (s.source == kKeepSlots || s.source == kNoSlots) {
         return kSegmentValid;
     }
     if (s.source == kJoinPage) {
-        return joins_one_page(s, p.page_shift) ? kSegmentValid : kSegmentPages;
+        return joins_one_page(s, p.pools.page_shift[s.pool]) ? kSegmentValid : kSegmentPages;
     }
     if (s.source == kTakePages) {
-        return takes_ring_pages(s, p.num_pages[s.pool], p.page_shift) ? kSegmentValid : kSegmentPages;
+        return takes_ring_pages(s, p.pools) ? kSegmentValid : kSegmentPages;
     }
     return kSegmentSource;
 }
 
 // Entry of free_pages that holds the page of `unit`, for a segment that takes pages.
-DSV4_HOST_DEVICE constexpr int64_t free_page_offset_elems(const ReserveSegment& s, int64_t unit,
-                                                          const ReserveExtendParams& p) {
-    const int64_t pages = page_of(unit, p.page_shift) - page_of(s.begin_unit, p.page_shift);
-    return p.ring_begin[s.pool] + ring_entry(s.ring_position, pages, p.num_pages[s.pool]);
+DSV4_HOST_DEVICE constexpr int64_t free_page_elems(const ReserveSegment& s, int64_t unit, const PagedPools& p) {
+    const int32_t shift = p.page_shift[s.pool];
+    return free_page_elems(s.pool, s.ring_position, page_of(unit, shift) - page_of(s.begin, shift), p);
 }
 
-DSV4_HOST_DEVICE constexpr int64_t table_offset_elems(const ReserveSegment& s, int64_t unit,
-                                                      const ReserveExtendParams& p) {
-    return s.request * p.row_elems[s.pool] + unit;
+// Entry of the pool's table that holds the page of `unit`.
+DSV4_HOST_DEVICE constexpr int64_t unit_entry_elems(const ReserveSegment& s, int64_t unit, const PagedPools& p) {
+    return page_entry_elems(s.pool, s.request, page_of(unit, p.page_shift[s.pool]), p);
 }
 
-DSV4_HOST_DEVICE constexpr int64_t slot_offset_elems(const ReserveSegment& s, int64_t unit) {
-    return s.out_begin + (unit - s.begin_unit);
+DSV4_HOST_DEVICE constexpr int64_t slot_elems(const ReserveSegment& s, int64_t unit) {
+    return s.out_begin + (unit - s.begin);
 }
 
 // What a device works on at a time: pieces of one segment, batches of pieces that fit into UB together.
@@ -87,25 +85,25 @@ constexpr int32_t kReservePieceUnits = 1024;
 constexpr uint32_t kReserveBatchUnits = 8192;
 constexpr uint32_t kReserveBatchPieces = 64;
 
-// Pages that `units` units from `begin` on touch.
-DSV4_HOST_DEVICE constexpr int64_t pages_touched(int64_t begin, int64_t units, int32_t page_shift) {
-    return page_of(begin + units - 1, page_shift) - page_of(begin, page_shift) + 1;
-}
-
-// Units from `begin` on that a device may take as one piece: their page ids lie next to each other in the ring, and
-// pages longer than a piece come one at a time.
-DSV4_HOST_DEVICE constexpr int32_t piece_units(const ReserveSegment& s, int64_t begin, const ReserveExtendParams& p) {
-    if (s.source != kTakePages) {
-        return kReservePieceUnits;
+// Units of [begin, end) that a device takes as one piece: their page ids lie next to each other wherever they are read
+// and written. The block that has the first unit of a taken page writes its entry, so that what lies before it is a
+// piece of its own.
+DSV4_HOST_DEVICE constexpr int32_t piece_units(const ReserveSegment& s, int64_t begin, int64_t end,
+                                               const PagedPools& p) {
+    int64_t units = min_of<int64_t>(kReservePieceUnits, end - begin);
+    if (s.source == kNoSlots) {
+        return static_cast<int32_t>(units);
     }
-    const int64_t page_begin = page_start(begin, p.page_shift);
-    const int64_t page_units = int64_t{1} << p.page_shift;
-    const int64_t entry = free_page_offset_elems(s, begin, p) - p.ring_begin[s.pool];
-    const int64_t pages_before_wrap = p.num_pages[s.pool] - entry;
-    const int64_t whole_pages = page_units > kReservePieceUnits
-                                    ? page_units
-                                    : min_of<int64_t>(kReservePieceUnits, pages_before_wrap << p.page_shift);
-    return static_cast<int32_t>(min_of<int64_t>(kReservePieceUnits, page_begin + whole_pages - begin));
+    const int32_t shift = p.page_shift[s.pool];
+    const int64_t page = page_of(begin, shift);
+    int64_t pages = pages_before_last_column(s.pool, page, p);
+    if (s.source == kTakePages) {
+        const bool starts_page = offset_in_page(begin, shift) == 0;
+        pages = starts_page ? min_of(pages, pages_before_ring_end(s.pool, s.ring_position,
+                                                                  page - page_of(s.begin, shift), p))
+                            : 1;
+    }
+    return static_cast<int32_t>(min_of<int64_t>(units, ((page + pages) << shift) - begin));
 }
 
 DSV4_HOST_DEVICE constexpr int64_t reserve_extend_blocks(const ReserveExtendParams& p, int64_t cores) {

@@ -12,9 +12,9 @@ using AscendC::HardEvent;
 using AscendC::TBuf;
 using AscendC::TPosition;
 
-// A block takes an equal share of all units, cuts it into pieces of one segment each and works on a batch of pieces at a
-// time: MTE2 fetches what the pieces need (slots to keep, the slot before, or page ids), V makes consecutive slots,
-// MTE3 writes each piece to its output and, where the slots are new, to its table.
+// A block takes an equal share of all units, cuts it into pieces of one segment each and works on a batch of pieces at
+// a time: MTE2 fetches the page ids of the pieces, from the tables or from the rings, V makes slots of them, MTE3
+// writes each piece to its output and the pages that were taken to their tables.
 class ReserveExtend {
  public:
     __aicore__ inline ReserveExtend(AscendC::TPipe* pipe, const PoolAddresses& tables, GM_ADDR free_pages,
@@ -25,14 +25,14 @@ class ReserveExtend {
           slots_(slots),
           cursor_(pipe, segments, p.num_segments),
           errors_(pipe, error_lanes, kErrorOpReserveExtend) {
-        free_pages_ = global<int32_t>(free_pages, static_cast<uint64_t>(ring_entries(p.num_pages)));
+        free_pages_ = global<int32_t>(free_pages, static_cast<uint64_t>(ring_entries(p.pools)));
         pipe->InitBuffer(iota_buffer_, kReservePieceUnits * sizeof(int32_t));
         pipe->InitBuffer(value_buffer_, kReserveBatchUnits * sizeof(int32_t));
-        pipe->InitBuffer(source_buffer_, kReserveBatchUnits * sizeof(int32_t));
+        pipe->InitBuffer(page_buffer_, kReserveBatchUnits * sizeof(int32_t));
         pipe->InitBuffer(scratch_buffer_, 3 * kReservePieceUnits * sizeof(int32_t));
         iota_ = iota_buffer_.Get<int32_t>();
         values_ = value_buffer_.Get<int32_t>();
-        source_ = source_buffer_.Get<int32_t>();
+        pages_ = page_buffer_.Get<int32_t>();
         scratch_ = scratch_buffer_.Get<int32_t>();
     }
 
@@ -51,9 +51,9 @@ class ReserveExtend {
  private:
     struct Piece {
         ReserveSegment segment;
-        int32_t begin_unit;
+        int32_t begin;  // unit
         int32_t units;
-        uint32_t area;  // where the piece lies in values_ and source_
+        uint32_t area;  // where the piece lies in values_, and its page ids in pages_
     };
 
     // Works on pieces from `unit` of the whole list on; returns the first unit that is left.
@@ -68,16 +68,16 @@ class ReserveExtend {
             SegmentPiece<ReserveSegment> piece = cursor_.piece(unit, end);
             const int32_t fault = segment_fault(piece.segment, p_);
             if (fault == kSegmentValid) {
-                piece.end = piece.begin + min_of(piece.units(), piece_units(piece.segment, piece.begin, p_));
-                if (used + piece.units() > kReserveBatchUnits) {
+                piece.end = piece.begin + piece_units(piece.segment, piece.begin, piece.end, p_.pools);
+                if (used + piece.items() > kReserveBatchUnits) {
                     break;
                 }
-                pieces_[num_pieces_++] = Piece{piece.segment, piece.begin, piece.units(), used};
-                used += round_up<uint32_t>(piece.units(), kUbBlockBytes / sizeof(int32_t));
+                pieces_[num_pieces_++] = Piece{piece.segment, piece.begin, piece.items(), used};
+                used += round_up<uint32_t>(piece.items(), kUbBlockBytes / sizeof(int32_t));
             } else {
                 errors_.report(fault, cursor_.index(), piece.segment.request);
             }
-            unit += piece.units();
+            unit += piece.items();
             cursor_.pass(piece);
         }
         fetch();
@@ -87,20 +87,17 @@ class ReserveExtend {
     }
 
     __aicore__ inline GlobalTensor<int32_t> table(const ReserveSegment& s, int64_t unit) {
-        return tables_.tensor(s.pool, p_.max_requests * p_.row_elems[s.pool])[table_offset_elems(s, unit, p_)];
+        return tables_.tensor(s.pool, table_elems(s.pool, p_.pools))[unit_entry_elems(s, unit, p_.pools)];
     }
 
     __aicore__ inline void fetch() {
         for (uint32_t i = 0; i < num_pieces_; ++i) {
             const Piece& piece = pieces_[i];
             const ReserveSegment& s = piece.segment;
-            if (s.source == kKeepSlots) {
-                load(values_[piece.area], table(s, piece.begin_unit), piece.units);
-            } else if (s.source == kJoinPage) {
-                load(source_[piece.area], table(s, s.begin_unit - 1), 1);
-            } else {
-                load(source_[piece.area], free_pages_[free_page_offset_elems(s, piece.begin_unit, p_)],
-                     static_cast<uint32_t>(pages_touched(piece.begin_unit, piece.units, p_.page_shift)));
+            if (s.source == kTakePages) {
+                load(pages_[piece.area], free_pages_[free_page_elems(s, piece.begin, p_.pools)], num_pages(piece));
+            } else if (s.source != kNoSlots) {
+                load(pages_[piece.area], table(s, piece.begin), num_pages(piece));
             }
         }
         order<HardEvent::MTE2_S>();
@@ -109,28 +106,26 @@ class ReserveExtend {
     __aicore__ inline void make_slots() {
         for (uint32_t i = 0; i < num_pieces_; ++i) {
             const Piece& piece = pieces_[i];
-            const ReserveSegment& s = piece.segment;
-            if (s.source == kJoinPage) {
-                const int32_t slot_before = source_.GetValue(piece.area);
-                consecutive(piece, slot_before + (piece.begin_unit - (s.begin_unit - 1)));
-            } else if (s.source == kTakePages) {
-                if (pages_touched(piece.begin_unit, piece.units, p_.page_shift) == 1) {
-                    const int32_t page = source_.GetValue(piece.area);
-                    consecutive(piece, static_cast<int32_t>(slot_of(page, piece.begin_unit, p_.page_shift)));
-                } else {
-                    several_pages(piece);
-                }
+            if (piece.segment.source == kNoSlots) {
+                AscendC::Duplicate(values_[piece.area], int32_t{0}, piece.units);
+            } else if (num_pages(piece) == 1) {
+                const int64_t first_slot = slot_of(pages_.GetValue(piece.area), piece.begin, shift(piece));
+                AscendC::Adds(values_[piece.area], iota_, static_cast<int32_t>(first_slot), piece.units);
+            } else {
+                several_pages(piece);
             }
         }
     }
 
-    __aicore__ inline void consecutive(const Piece& piece, int32_t first_slot) {
-        AscendC::Adds(values_[piece.area], iota_, first_slot, piece.units);
+    __aicore__ inline int32_t shift(const Piece& piece) const { return p_.pools.page_shift[piece.segment.pool]; }
+
+    __aicore__ inline uint32_t num_pages(const Piece& piece) const {
+        return static_cast<uint32_t>(pages_touched(piece.begin, piece.begin + piece.units, shift(piece)));
     }
 
     // With i counted from the start of the first page: slot = (page_id[i / P] - i / P) * P + i.
     __aicore__ inline void several_pages(const Piece& piece) {
-        const int32_t shift = p_.page_shift;
+        const int32_t page_shift = shift(piece);
         const int32_t units = piece.units;
         const LocalTensor<int32_t> index = scratch_;
         const LocalTensor<int32_t> page = scratch_[kReservePieceUnits];
@@ -138,17 +133,17 @@ class ReserveExtend {
         const LocalTensor<int32_t> slots = values_[piece.area];
         // The piece before may still use the scratch.
         AscendC::PipeBarrier<PIPE_V>();
-        AscendC::Adds(index, iota_, static_cast<int32_t>(offset_in_page(piece.begin_unit, shift)), units);
+        AscendC::Adds(index, iota_, static_cast<int32_t>(offset_in_page(piece.begin, page_shift)), units);
         AscendC::PipeBarrier<PIPE_V>();
-        AscendC::ShiftRight(page, index, shift, units);
+        AscendC::ShiftRight(page, index, page_shift, units);
         AscendC::PipeBarrier<PIPE_V>();
         AscendC::ShiftLeft(page_id, page, int32_t{2}, units);
         AscendC::PipeBarrier<PIPE_V>();
-        AscendC::Gather(slots, source_[piece.area], page_id.ReinterpretCast<uint32_t>(), uint32_t{0},
+        AscendC::Gather(slots, pages_[piece.area], page_id.ReinterpretCast<uint32_t>(), uint32_t{0},
                         static_cast<uint32_t>(units));
-        AscendC::ShiftLeft(page, page, shift, units);
+        AscendC::ShiftLeft(page, page, page_shift, units);
         AscendC::PipeBarrier<PIPE_V>();
-        AscendC::ShiftLeft(slots, slots, shift, units);
+        AscendC::ShiftLeft(slots, slots, page_shift, units);
         AscendC::Sub(index, index, page, units);
         AscendC::PipeBarrier<PIPE_V>();
         AscendC::Add(slots, slots, index, units);
@@ -159,10 +154,10 @@ class ReserveExtend {
         for (uint32_t i = 0; i < num_pieces_; ++i) {
             const Piece& piece = pieces_[i];
             const ReserveSegment& s = piece.segment;
-            store(slots_.tensor(s.pool, p_.num_slots[s.pool])[slot_offset_elems(s, piece.begin_unit)],
+            store(slots_.tensor(s.pool, p_.num_slots[s.pool])[slot_elems(s, piece.begin)],
                   values_[piece.area], piece.units);
-            if (s.source != kKeepSlots) {
-                store(table(s, piece.begin_unit), values_[piece.area], piece.units);
+            if (s.source == kTakePages && offset_in_page(piece.begin, shift(piece)) == 0) {
+                store(table(s, piece.begin), pages_[piece.area], num_pages(piece));
             }
         }
     }
@@ -173,8 +168,8 @@ class ReserveExtend {
     GlobalTensor<int32_t> free_pages_;
     SegmentCursor<ReserveSegment> cursor_;
     ErrorLane errors_;
-    TBuf<TPosition::VECCALC> iota_buffer_, value_buffer_, source_buffer_, scratch_buffer_;
-    LocalTensor<int32_t> iota_, values_, source_, scratch_;
+    TBuf<TPosition::VECCALC> iota_buffer_, value_buffer_, page_buffer_, scratch_buffer_;
+    LocalTensor<int32_t> iota_, values_, pages_, scratch_;
     Piece pieces_[kReserveBatchPieces];
     uint32_t num_pieces_ = 0;
 };

@@ -7,8 +7,8 @@
 namespace dsv4 {
 namespace {
 
-void launch_reserve_extend(const ReserveExtendParams& p, const PoolTables& tables, const at::Tensor& free_pages,
-                           const at::Tensor& segments, const PoolSlots& slots) {
+void launch_reserve_extend(const ReserveExtendParams& p, const PageTables& tables, const at::Tensor& free_pages,
+                           const at::Tensor& segments, const ReservedSlots& slots) {
     if (p.num_segments == 0) {
         return;
     }

@@ -3,12 +3,11 @@
 #include <ATen/core/Tensor.h>
 #include <torch/library.h>
 
-#include <array>
 #include <tuple>
 #include <utility>
 
 #include "ops/share_pages/share_pages_index.h"
-#include "torch/pool_tables.h"
+#include "torch/paged_pools.h"
 
 namespace dsv4 {
 
@@ -18,27 +17,29 @@ struct CopiedPages {
     at::Tensor destination;
 };
 
-// Checks every argument of share_pages but the values in tensors; touches no data.
-SharePagesParams check_share_pages(const PoolTables& tables, const at::Tensor& free_pages, const at::Tensor& segments,
-                                   at::IntArrayRef num_pages, int64_t num_copies, int64_t page_size,
-                                   int64_t num_units);
+struct SharePagesArguments {
+    SharePagesParams params;
+    PageTables tables;
+};
 
-// New outputs on the tables' device.
-CopiedPages empty_copied_pages(const PoolTables& tables, int64_t num_copies);
+// Checks every argument of share_pages but the values in tensors; touches no data.
+SharePagesArguments check_share_pages(at::TensorList tables, const at::Tensor& free_pages, const at::Tensor& segments,
+                                      at::IntArrayRef num_pages, int64_t num_copies, at::IntArrayRef page_sizes,
+                                      int64_t num_items);
+
+// New outputs on the device of `on`.
+CopiedPages empty_copied_pages(int64_t num_copies, const at::Tensor& on);
 
 // Registers the op over a backend's run(params, tables, free_pages, segments, copied pages).
 template <auto run>
 void register_share_pages(torch::Library& library) {
-    library.impl("share_pages", [](const at::Tensor& full_table, const at::Tensor& swa_table,
-                                   const at::Tensor& c4_table, const at::Tensor& c128_table,
-                                   const at::Tensor& c4_state_table, const at::Tensor& c128_state_table,
-                                   const at::Tensor& free_pages, const at::Tensor& segments, at::IntArrayRef num_pages,
-                                   int64_t num_copies, int64_t page_size, int64_t num_units) {
-        const PoolTables tables{{full_table, swa_table, c4_table, c128_table, c4_state_table, c128_state_table}};
-        const SharePagesParams p =
-            check_share_pages(tables, free_pages, segments, num_pages, num_copies, page_size, num_units);
-        CopiedPages pages = empty_copied_pages(tables, num_copies);
-        run(p, tables, free_pages, segments, pages);
+    library.impl("share_pages", [](at::TensorList tables, const at::Tensor& free_pages, const at::Tensor& segments,
+                                   at::IntArrayRef num_pages, int64_t num_copies, at::IntArrayRef page_sizes,
+                                   int64_t num_items) {
+        const SharePagesArguments arguments =
+            check_share_pages(tables, free_pages, segments, num_pages, num_copies, page_sizes, num_items);
+        CopiedPages pages = empty_copied_pages(num_copies, free_pages);
+        run(arguments.params, arguments.tables, free_pages, segments, pages);
         return std::tuple{std::move(pages.source), std::move(pages.destination)};
     });
 }

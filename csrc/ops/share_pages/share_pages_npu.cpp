@@ -7,7 +7,7 @@
 namespace dsv4 {
 namespace {
 
-void launch_share_pages(const SharePagesParams& p, const PoolTables& tables, const at::Tensor& free_pages,
+void launch_share_pages(const SharePagesParams& p, const PageTables& tables, const at::Tensor& free_pages,
                         const at::Tensor& segments, const CopiedPages& pages) {
     if (p.num_segments == 0) {
         return;

@@ -99,10 +99,21 @@ struct TokenSpan {
     int64_t end;
 };
 
-// Tokens that a row of an explicit state table names, the first of them in column `column`; all others are dummies.
-DSV4_HOST_DEVICE constexpr TokenSpan state_tokens(const StepRow& row, int64_t ratio) {
+// First token whose page a ring of columns still holds once the row's last one is in it; 0 for other tables.
+DSV4_HOST_DEVICE constexpr int64_t first_in_ring(int32_t pool, const StepRow& row, const StepParams& p) {
+    const PoolAddress& own = p.pools[pool];
+    const PoolAddress& a = own.kind == kPageRing ? p.pools[own.base] : own;
+    const PoolAddress& table = a.kind == kMapped ? p.pools[a.base] : a;
+    const int64_t pages = pages_for(final_length(row), table.page_shift);
+    return table.kind == kPages ? max_of<int64_t>(0, pages - table.columns) << table.page_shift : 0;
+}
+
+// Tokens that a row of an explicit state table names; all other columns are dummies.
+DSV4_HOST_DEVICE constexpr TokenSpan state_tokens(const StepRow& row, int32_t which, const StepParams& p) {
     return is_padding(row) ? TokenSpan{0, 0}
-                           : TokenSpan{max_of<int64_t>(0, row.start - state_lead(ratio)), final_length(row)};
+                           : TokenSpan{max_of(first_in_ring(kC4State + which, row, p),
+                                              row.start - state_lead(ratio_of(which))),
+                                       final_length(row)};
 }
 
 DSV4_HOST_DEVICE constexpr int64_t state_column(const StepRow& row, int64_t token, int64_t ratio) {
@@ -110,8 +121,10 @@ DSV4_HOST_DEVICE constexpr int64_t state_column(const StepRow& row, int64_t toke
 }
 
 // Tokens that every token of a row's block attends to: the last `window` committed ones and the whole block.
-DSV4_HOST_DEVICE constexpr TokenSpan window_tokens(const StepRow& row, int64_t window) {
-    return is_padding(row) ? TokenSpan{0, 0} : TokenSpan{max_of<int64_t>(0, row.start - window), final_length(row)};
+DSV4_HOST_DEVICE constexpr TokenSpan window_tokens(const StepRow& row, const StepParams& p) {
+    return is_padding(row)
+               ? TokenSpan{0, 0}
+               : TokenSpan{max_of(first_in_ring(kSwa, row, p), row.start - p.window), final_length(row)};
 }
 
 // window_locs ends each row with this; a row without tokens starts with kIdleWindow.
@@ -125,7 +138,7 @@ DSV4_HOST_DEVICE constexpr bool beyond_columns(const StepRow& row, const StepPar
             return true;
         }
     }
-    const TokenSpan window = window_tokens(row, p.window);
+    const TokenSpan window = window_tokens(row, p);
     return p.window_columns != 0 && window.end - window.begin > p.window_columns;
 }
 

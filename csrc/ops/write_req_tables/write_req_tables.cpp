@@ -2,7 +2,11 @@
 
 #include <torch/library.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "torch/check.h"
+#include "torch/pool_addresses.h"
 
 namespace dsv4 {
 namespace {
@@ -12,53 +16,88 @@ constexpr const char* kLocNames[kNumPools] = {"full_loc", "swa_loc",      "c4_lo
                                               "c128_loc", "c4_state_loc", "c128_state_loc"};
 
 // Returns whether the values are int64.
-int32_t check_row_values(const char* name, const at::Tensor& values, const at::Tensor& req_pool_indices,
-                         const PoolTables& tables) {
+int32_t check_row_values(const char* name, const at::Tensor& values, const at::Tensor& req_pool_indices) {
     check::dim(kOp, name, values, 1);
     check::integer(kOp, name, values);
-    check::same_device(kOp, name, values, kTableNames[kFull], tables[kFull]);
+    check::same_device(kOp, name, values, "req_pool_indices", req_pool_indices);
     check::shape(kOp, name, values, req_pool_indices.sizes());
     check::contiguous(kOp, name, values);
     return values.scalar_type() == at::kLong;
 }
 
+// One tensor a pool that is written becomes one a pool.
+c10::List<std::optional<at::Tensor>> tables_by_pool(at::TensorList tables, at::IntArrayRef addressing) {
+    TORCH_CHECK_VALUE(addressing.size() == kNumPools * kAddressFields, kOp, ": addressing has ", addressing.size(),
+                      " entries, expected ", kNumPools * kAddressFields);
+    c10::List<std::optional<at::Tensor>> by_pool;
+    size_t next = 0;
+    for (int32_t pool = 0; pool < kNumPools; ++pool) {
+        const int64_t kind = addressing[pool * kAddressFields];
+        TORCH_CHECK_VALUE(kind == kNoPool || kind == kPages || kind == kSlots, kOp, ": kind of pool ", kPoolNames[pool],
+                          " is ", kind, ", expected 0 (not written), 1 (pages) or 2 (slots)");
+        by_pool.push_back(kind == kNoPool || next >= tables.size() ? std::nullopt
+                                                                   : std::optional<at::Tensor>(tables[next]));
+        next += kind != kNoPool;
+    }
+    TORCH_CHECK_VALUE(tables.size() == next, kOp, ": tables has ", tables.size(), " entries, expected ", next,
+                      ", one for each pool that is written");
+    return by_pool;
+}
+
+void check_rows_apart(int32_t pool, const at::Tensor& table) {
+    TORCH_CHECK_VALUE(table.size(0) <= 1 || table.stride(0) >= table.size(1), kOp, ": table of pool ", kPoolNames[pool],
+                      " has strides ", table.strides(), ", expected rows that do not overlap");
+}
+
 }  // namespace
 
-WriteReqTablesParams check_write_req_tables(const PoolTables& tables, const WriteRows& rows,
-                                            const PoolLoc& loc) {
-    check_pool_tables(kOp, tables);
-    const at::Tensor& requests = rows.req_pool_indices;
+WriteReqTablesParams check_write_req_tables(at::TensorList tables, at::IntArrayRef addressing, int64_t max_context_len,
+                                            at::TensorList loc, WriteTensors& tensors) {
+    const at::Tensor& requests = tensors.req_pool_indices;
     WriteReqTablesParams p{};
-    p.request_is_int64 = check_row_values("req_pool_indices", requests, requests, tables);
-    p.start_is_int64 = check_row_values("starts", rows.starts, requests, tables);
-    p.end_is_int64 = check_row_values("ends", rows.ends, requests, tables);
-    TORCH_CHECK_VALUE(rows.c4_state_starts.has_value() == rows.c128_state_starts.has_value(), kOp,
+    p.request_is_int64 = check_row_values("req_pool_indices", requests, requests);
+    p.start_is_int64 = check_row_values("starts", tensors.starts, requests);
+    p.end_is_int64 = check_row_values("ends", tensors.ends, requests);
+    TORCH_CHECK_VALUE(tensors.c4_state_starts.has_value() == tensors.c128_state_starts.has_value(), kOp,
                       ": state_starts are given for one state pool, expected both or none");
-    if (rows.c4_state_starts.has_value()) {
+    if (tensors.c4_state_starts.has_value()) {
         p.has_state_starts = 1;
-        p.c4_state_start_is_int64 = check_row_values("c4_state_starts", *rows.c4_state_starts, requests, tables);
-        p.c128_state_start_is_int64 = check_row_values("c128_state_starts", *rows.c128_state_starts, requests, tables);
+        p.c4_state_start_is_int64 = check_row_values("c4_state_starts", *tensors.c4_state_starts, requests);
+        p.c128_state_start_is_int64 = check_row_values("c128_state_starts", *tensors.c128_state_starts, requests);
     }
+    PoolAddresses addresses = check_pool_addresses(kOp, tables_by_pool(tables, addressing), addressing,
+                                                   "req_pool_indices", requests, max_context_len);
+    TORCH_CHECK_VALUE(loc.size() == kNumPools, kOp, ": loc has ", loc.size(), " entries, expected ", kNumPools);
+    p.max_end = std::numeric_limits<int32_t>::max();
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
+        p.pools[pool] = addresses.pools[pool];
+        if (is_written(pool, p)) {
+            check_rows_apart(pool, addresses.tables[pool]);
+            const int64_t units = units_in_table(p.pools[pool]);
+            if (units < units_in(max_context_len, pool)) {
+                p.rings |= 1 << pool;
+            } else {
+                p.max_end = std::min(p.max_end, units * tokens_per_unit(pool) + tokens_per_unit(pool) - 1);
+            }
+        }
         check::dim(kOp, kLocNames[pool], loc[pool], 1);
         check::dtype(kOp, kLocNames[pool], loc[pool], {at::kInt});
-        check::same_device(kOp, kLocNames[pool], loc[pool], kTableNames[kFull], tables[kFull]);
+        check::same_device(kOp, kLocNames[pool], loc[pool], "req_pool_indices", requests);
         check::contiguous(kOp, kLocNames[pool], loc[pool]);
-        p.row_elems[pool] = row_elems(tables[pool]);
         p.loc_elems[pool] = loc[pool].size(0);
-        p.columns[pool] = tables[pool].size(1);
+        tensors.loc[pool] = loc[pool];
     }
-    p.max_requests = tables[kFull].size(0);
+    tensors.tables = std::move(addresses.tables);
+    p.max_requests = addresses.max_requests;
     p.num_rows = requests.size(0);
     return p;
 }
 
 TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {
     m.def(
-        "write_req_tables(Tensor(a!) full_table, Tensor(b!) swa_table, Tensor(c!) c4_table, Tensor(d!) c128_table,"
-        " Tensor(e!) c4_state_table, Tensor(f!) c128_state_table, Tensor req_pool_indices, Tensor starts, Tensor ends,"
-        " Tensor full_loc, Tensor swa_loc, Tensor c4_loc, Tensor c128_loc, Tensor c4_state_loc, Tensor c128_state_loc,"
-        " *, Tensor? c4_state_starts=None, Tensor? c128_state_starts=None) -> ()");
+        "write_req_tables(Tensor(a!)[] tables, int[] addressing, int max_context_len, Tensor req_pool_indices,"
+        " Tensor starts, Tensor ends, Tensor[] loc, *, Tensor? c4_state_starts=None, Tensor? c128_state_starts=None)"
+        " -> ()");
 }
 
 }  // namespace dsv4

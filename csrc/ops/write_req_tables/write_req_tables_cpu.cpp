@@ -5,6 +5,7 @@
 #include <string>
 
 #include "ops/write_req_tables/write_req_tables.h"
+#include "torch/pool_addresses.h"
 
 namespace dsv4 {
 namespace {
@@ -16,7 +17,7 @@ int64_t read(const at::Tensor& values, int32_t is_int64, int64_t row) {
                     : static_cast<const int32_t*>(values.const_data_ptr())[row];
 }
 
-WriteRow read_row(const WriteRows& rows, int64_t i, const WriteReqTablesParams& p) {
+WriteRow read_row(const WriteTensors& rows, int64_t i, const WriteReqTablesParams& p) {
     const int64_t start = read(rows.starts, p.start_is_int64, i);
     return WriteRow{read(rows.req_pool_indices, p.request_is_int64, i), start, read(rows.ends, p.end_is_int64, i),
                     p.has_state_starts ? read(*rows.c4_state_starts, p.c4_state_start_is_int64, i) : start,
@@ -37,12 +38,12 @@ std::string describe(int32_t fault, int64_t i, const WriteRow& row, const WriteR
             return c10::str("req_pool_indices[", i, "] is ", row.request, ", expected 0 <= index < ", p.max_requests,
                             " (rows of the tables)");
         default:
-            return c10::str("ends[", i, "] is ", row.end, ", expected an end within the columns of every table");
+            return c10::str("ends[", i, "] is ", row.end, ", expected units within the columns of every table");
     }
 }
 
 // Validates every row, so that what follows cannot fail half-way.
-Rows read_rows(const WriteRows& rows, const WriteReqTablesParams& p) {
+Rows read_rows(const WriteTensors& rows, const WriteReqTablesParams& p) {
     Rows valid;
     std::array<int64_t, kNumPools> needed = {};
     for (int64_t i = 0; i < p.num_rows; ++i) {
@@ -55,28 +56,52 @@ Rows read_rows(const WriteRows& rows, const WriteReqTablesParams& p) {
         valid.push_back(row);
     }
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
-        TORCH_CHECK_VALUE(p.loc_elems[pool] >= needed[pool], "write_req_tables: slots of ", kTableNames[pool], " have ",
-                          p.loc_elems[pool], " entries, expected at least ", needed[pool], " (units of all rows)");
+        TORCH_CHECK_VALUE(p.loc_elems[pool] >= needed[pool], "write_req_tables: slots of pool ", kPoolNames[pool],
+                          " have ", p.loc_elems[pool], " entries, expected at least ", needed[pool],
+                          " (units of all rows)");
     }
     return valid;
 }
 
-// table: [max_requests, row_elems]; slots: the flat intervals of all rows.
-void write_pool(int32_t pool, const Rows& rows, int32_t* table, const int32_t* slots, const WriteReqTablesParams& p) {
-    for (const WriteRow& row : rows) {
-        const int64_t units = write_units(row, pool, p);
-        if (units > 0) {
-            std::transform(slots, slots + units, table + row.request * p.row_elems[pool] + write_begin(row, pool),
-                           table_entry);
-            slots += units;
-        }
+// The first slot in each page says which page it is.
+template <typename T>
+void write_pages(const WriteRow& row, int32_t pool, const int32_t* slots, T* table, const PoolAddress& a) {
+    const int64_t first = write_begin(row, pool);
+    const int64_t end = write_end(row, pool);
+    for (int64_t unit = first; unit < end; unit = next_page_start(unit, a.page_shift)) {
+        table[page_entry_elems(row.request, page_of(unit, a.page_shift), a)] =
+            page_entry(slots[unit - first], a.page_shift);
     }
 }
 
-void run(const WriteReqTablesParams& p, const PoolTables& tables, const WriteRows& inputs, const PoolLoc& loc) {
-    const Rows rows = read_rows(inputs, p);
+// table: [max_requests, row_elems]; slots: the flat intervals of all rows.
+template <typename T>
+void write_pool(int32_t pool, const Rows& rows, T* table, const int32_t* slots, const WriteReqTablesParams& p) {
+    const PoolAddress& a = p.pools[pool];
+    for (const WriteRow& row : rows) {
+        const int64_t units = write_units(row, pool, p);
+        if (a.kind == kPages) {
+            write_pages(row, pool, slots, table, a);
+        } else if (units > 0) {
+            std::transform(slots, slots + units, table + slot_entry_elems(row.request, write_begin(row, pool), a),
+                           table_entry);
+        }
+        slots += units;
+    }
+}
+
+void run(const WriteReqTablesParams& p, const WriteTensors& tensors) {
+    const Rows rows = read_rows(tensors, p);
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
-        write_pool(pool, rows, tables[pool].mutable_data_ptr<int32_t>(), loc[pool].const_data_ptr<int32_t>(), p);
+        if (!is_written(pool, p)) {
+            continue;
+        }
+        const int32_t* slots = tensors.loc[pool].const_data_ptr<int32_t>();
+        if (p.pools[pool].is_int64) {
+            write_pool(pool, rows, tensors.tables[pool].mutable_data_ptr<int64_t>(), slots, p);
+        } else {
+            write_pool(pool, rows, tensors.tables[pool].mutable_data_ptr<int32_t>(), slots, p);
+        }
     }
 }
 

@@ -1,16 +1,16 @@
-// Scattering flat slots into the request tables: parameters and index arithmetic, shared by the CPU loops and the
-// device kernel.
+// Scattering flat slots into tables of slots or of pages: parameters and index arithmetic, shared by the CPU loops and
+// the device kernel.
 #pragma once
 
-#include "common/pools.h"
+#include "common/pool_address.h"
 #include "common/step_launch.h"
 
 // Arrays are in table order; their length is a number because launch stubs repeat the struct outside its namespace.
 struct WriteReqTablesParams {
-    int64_t row_elems[6];      // stride between two rows of a request table
+    PoolAddress pools[6];      // dsv4::kPages and dsv4::kSlots are written, others left alone
     int64_t loc_elems[6];      // entries of the pool's flat slots
-    int64_t columns[6];        // units that a row of the table holds; 0: the pool does not exist
-    int64_t max_requests;      // rows of the request tables
+    int64_t max_requests;      // rows that every table has
+    int64_t max_end;           // raw tokens that every table has room for, rings of columns aside
     int64_t num_rows;          // B: rows, padding rows included
     int32_t request_is_int64;  // req_pool_indices is int32 otherwise; likewise the next four
     int32_t start_is_int64;
@@ -18,6 +18,8 @@ struct WriteReqTablesParams {
     int32_t c4_state_start_is_int64;
     int32_t c128_state_start_is_int64;
     int32_t has_state_starts;  // the state pools start at their own positions
+    int32_t rings;             // bit pool: its table is a ring of columns
+    int32_t reserved;          // keeps the struct free of padding
 };
 
 namespace dsv4 {
@@ -39,6 +41,10 @@ struct WriteRow {
     int64_t c128_state_start;
 };
 
+DSV4_HOST_DEVICE constexpr bool is_written(int32_t pool, const WriteReqTablesParams& p) {
+    return p.pools[pool].kind == kPages || p.pools[pool].kind == kSlots;
+}
+
 // A row without tokens writes nothing in any pool; its request index is never looked at.
 DSV4_HOST_DEVICE constexpr bool is_write_padding(const WriteRow& row) { return row.start == row.end; }
 
@@ -53,7 +59,13 @@ DSV4_HOST_DEVICE constexpr int64_t write_end(const WriteRow& row, int32_t pool) 
 
 // Entries of the pool's flat slots that belong to the row.
 DSV4_HOST_DEVICE constexpr int64_t write_units(const WriteRow& row, int32_t pool, const WriteReqTablesParams& p) {
-    return p.columns[pool] == 0 ? 0 : write_end(row, pool) - write_begin(row, pool);
+    return is_written(pool, p) ? write_end(row, pool) - write_begin(row, pool) : 0;
+}
+
+// Whether the ring of a pool has a column for each page that the row touches.
+DSV4_HOST_DEVICE constexpr bool fits_ring(const WriteRow& row, int32_t pool, const WriteReqTablesParams& p) {
+    const PoolAddress& a = p.pools[pool];
+    return pages_for(write_end(row, pool), a.page_shift) - page_of(write_begin(row, pool), a.page_shift) <= a.columns;
 }
 
 DSV4_HOST_DEVICE constexpr int32_t write_row_fault(const WriteRow& row, const WriteReqTablesParams& p) {
@@ -69,8 +81,11 @@ DSV4_HOST_DEVICE constexpr int32_t write_row_fault(const WriteRow& row, const Wr
     if (row.request < 0 || row.request >= p.max_requests) {
         return kWriteUnknownRequest;
     }
-    for (int32_t pool = 0; pool < kNumPools; ++pool) {
-        if (p.columns[pool] != 0 && units_in(row.end, pool) > p.columns[pool]) {
+    if (row.end > p.max_end) {
+        return kWriteBeyondTable;
+    }
+    for (int32_t pool = 0; p.rings >> pool != 0; ++pool) {
+        if ((p.rings >> pool & 1) != 0 && !fits_ring(row, pool, p)) {
             return kWriteBeyondTable;
         }
     }
@@ -79,6 +94,11 @@ DSV4_HOST_DEVICE constexpr int32_t write_row_fault(const WriteRow& row, const Wr
 
 // A negative slot is nobody's; tables say 0 for that.
 DSV4_HOST_DEVICE constexpr int32_t table_entry(int32_t slot) { return max_of<int32_t>(0, slot); }
+
+// The entry of a table of pages for a page in which the row's first unit has `slot`.
+DSV4_HOST_DEVICE constexpr int32_t page_entry(int32_t slot, int32_t page_shift) {
+    return static_cast<int32_t>(page_of(table_entry(slot), page_shift));
+}
 
 // A device keeps the running total of the flat slots once for pools whose intervals are equal: full and swa share one.
 constexpr int32_t kWriteTotals = 5;
@@ -94,24 +114,28 @@ DSV4_HOST_DEVICE constexpr int64_t units_of_total(const WriteRow& row, int32_t t
 DSV4_HOST_DEVICE constexpr int64_t limit_of_total(int32_t total, const WriteReqTablesParams& p) {
     int64_t limit = INT32_MAX;
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
-        if (total_of_pool(pool) == total && p.columns[pool] != 0) {
+        if (total_of_pool(pool) == total && is_written(pool, p)) {
             limit = min_of(limit, p.loc_elems[pool]);
         }
     }
     return limit;
 }
 
-constexpr int64_t kWriteTileUnits = 4096;
+constexpr int64_t kWriteTileUnits = 3072;
+constexpr int64_t kWriteTilePages = 384;  // entries of page tables at a time; each takes a 32-byte block on its way
+constexpr uint32_t kWriteTileRuns = 128;
 constexpr int64_t kWriteChunkRows = 256;  // rows whose inputs are read at a time
 constexpr int64_t kWriteInputs = 5;       // request, start, end, starts of the state pools
 constexpr int64_t kWriteArrays = 4 + kWriteTotals;
 static_assert(kWriteInputs * kWriteChunkRows * 2 <= kWriteTileUnits, "inputs and slots share a buffer");
-static_assert((kWriteArrays * row_array_elems(kMaxDeviceRows) + kWriteTileUnits) * 4 <= kUbBudgetBytes);
+static_assert(kWriteTilePages * kLaneElems <= kWriteTileUnits, "slots and pages share a buffer");
+// A tile of int32 entries, and its copy of int64 ones.
+static_assert((kWriteArrays * row_array_elems(kMaxDeviceRows) + 3 * kWriteTileUnits) * 4 <= kUbBudgetBytes);
 
 DSV4_HOST_DEVICE constexpr int64_t write_blocks(const WriteReqTablesParams& p, int64_t cores) {
     int64_t units = 0;
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
-        units += p.columns[pool] == 0 ? 0 : p.loc_elems[pool];
+        units += is_written(pool, p) ? p.loc_elems[pool] : 0;
     }
     return blocks_for(4 * units, kGrainBytes, cores);
 }

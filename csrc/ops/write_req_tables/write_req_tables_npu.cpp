@@ -8,35 +8,35 @@
 namespace dsv4 {
 namespace {
 
-void launch_write_req_tables(const WriteReqTablesParams& p, const PoolTables& tables, const WriteRows& rows,
-                             const PoolLoc& loc) {
+void launch_write_req_tables(const WriteReqTablesParams& p, const WriteTensors& tensors) {
     constexpr char kOp[] = "write_req_tables";
     check::device_rows(kOp, p.num_rows);
     if (p.num_rows == 0) {
         return;
     }
-    // Without starts of their own, the kernel does not read these two.
-    const at::Tensor c4_state_starts = rows.c4_state_starts.value_or(rows.starts);
-    const at::Tensor c128_state_starts = rows.c128_state_starts.value_or(rows.starts);
-    const std::array memory{tables[kFull],
-                            tables[kSwa],
-                            tables[kC4],
-                            tables[kC128],
-                            tables[kC4State],
-                            tables[kC128State],
-                            rows.req_pool_indices,
-                            rows.starts,
-                            rows.ends,
-                            c4_state_starts,
-                            c128_state_starts,
-                            loc[kFull],
-                            loc[kSwa],
-                            loc[kC4],
-                            loc[kC128],
-                            loc[kC4State],
-                            loc[kC128State]};
-    npu::launch_on(kOp, memory, write_blocks(p, npu::vector_cores(rows.starts)),
-                   [p = p, errors = npu::error_lanes(rows.starts)](uint32_t blocks, void* stream, auto... at) mutable {
+    // The kernel does not use the table of a pool that is not written, and without starts of their own not the last
+    // two.
+    const auto table = [&](int32_t pool) { return is_written(pool, p) ? tensors.tables[pool] : tensors.starts; };
+    const std::array memory{table(kFull),
+                            table(kSwa),
+                            table(kC4),
+                            table(kC128),
+                            table(kC4State),
+                            table(kC128State),
+                            tensors.req_pool_indices,
+                            tensors.starts,
+                            tensors.ends,
+                            tensors.c4_state_starts.value_or(tensors.starts),
+                            tensors.c128_state_starts.value_or(tensors.starts),
+                            tensors.loc[kFull],
+                            tensors.loc[kSwa],
+                            tensors.loc[kC4],
+                            tensors.loc[kC128],
+                            tensors.loc[kC4State],
+                            tensors.loc[kC128State]};
+    npu::launch_on(kOp, memory, write_blocks(p, npu::vector_cores(tensors.starts)),
+                   [p = p, errors = npu::error_lanes(tensors.starts)](uint32_t blocks, void* stream,
+                                                                      auto... at) mutable {
                        return ACLRT_LAUNCH_KERNEL(write_req_tables)(blocks, stream, at..., errors, &p);
                    });
 }

@@ -60,8 +60,8 @@ class KVAllocator:
 
     Every allocating method returns the ``OutCacheLoc`` (int32, tables' device) of the whole interval asked for,
     reused slots included, and has written the tables: full, swa, c4_state and c128_state have one entry for each
-    position in ``[prefix, seq)``, row after row in call order (0 where a state pool's tail rule gives no slot and
-    none is left from before), c4 and c128 one for each group in ``[prefix // u, seq // u)``. A pool that does not
+    position in ``[prefix, seq)``, row after row in call order (0 where the request has no page, as where a state
+    pool's tail rule takes none), c4 and c128 one for each group in ``[prefix // u, seq // u)``. A pool that does not
     exist has 0 entries.
 
     Args:
@@ -74,7 +74,8 @@ class KVAllocator:
             same token, 0 while it has none. None unless asked for.
 
     Raises:
-        ValueError: the tables are of another layout, or a mapping is asked for and there is no full or no swa pool.
+        ValueError: the tables are of another layout, or a mapping is asked for and there is no full or no swa pool, or
+            their pages differ in size: a page shared in one would be copied in the other.
 
     Source: docs/spec.md, allocation and invariants.
     """
@@ -84,6 +85,11 @@ class KVAllocator:
             raise ValueError(f"KVAllocator: tables have {tables.layout}, expected those of {layout}")
         if full_to_swa and not (layout.has_pool("full") and layout.has_pool("swa")):
             raise ValueError(f"KVAllocator: full_to_swa is True, expected pools full and swa in {layout}")
+        if full_to_swa and layout.page_size_of("full") != layout.page_size_of("swa"):
+            raise ValueError(
+                f"KVAllocator: full_to_swa is True, expected one page size for full and swa, got "
+                f"{layout.page_size_of('full')} and {layout.page_size_of('swa')}"
+            )
         self.layout = layout
         self.tables = tables
         self._num_pages = [layout.num_pages.get(pool, 0) for pool in POOLS]
@@ -92,11 +98,12 @@ class KVAllocator:
         self._free_pages = torch.tensor(rings, dtype=torch.int32, device="cpu").to(layout.device)
         self._staging = HostStaging(layout.device)
         self._ledger = torch.classes.dsv4_npu_ops.KVLedger(
-            layout.page_size,
+            [layout.num_pages.get(pool, -1) for pool in POOLS],
+            [layout.page_size_of(pool) if layout.has_pool(pool) else 1 for pool in POOLS],
+            [layout.num_columns(pool) for pool in POOLS],
             layout.sliding_window,
             layout.max_requests,
             layout.max_context_len,
-            [layout.num_pages.get(pool, -1) for pool in POOLS],
             full_to_swa,
         )
         self.full_to_swa: Tensor | None = None
@@ -227,7 +234,7 @@ class KVAllocator:
         raise_if_exhausted(shortage)
         lists = on_device(work, self._staging)
         pages = share_pages(
-            self.tables, self._free_pages, lists.segments, self._num_pages, sum(num_copies), num_units=lists.num_units
+            self.tables, self._free_pages, lists.segments, self._num_pages, sum(num_copies), num_items=lists.num_items
         )
         self._map(lists)
         self._ledger.commit_sharing()
@@ -342,7 +349,7 @@ class KVAllocator:
             # First: it reads the full slots that the release may clear.
             self._map(lists)
             unmapped = lists
-            release_pages(self.tables, self._free_pages, lists.segments, self._num_pages, num_units=lists.num_units)
+            release_pages(self.tables, self._free_pages, lists.segments, self._num_pages, num_items=lists.num_items)
         except BaseException:
             # All or nothing: books and mapping must say what the tables say.
             self._ledger.undo_release()
@@ -353,7 +360,7 @@ class KVAllocator:
 
     def _map(self, lists: WorkLists) -> None:
         if lists.map_segments is not None and self.full_to_swa is not None:
-            map_full_to_swa(self.tables, lists.map_segments, self.full_to_swa, num_units=lists.num_map_units)
+            map_full_to_swa(self.tables, lists.map_segments, self.full_to_swa, num_items=lists.num_map_items)
 
 
 def raise_if_exhausted(shortage: list[int]) -> None:

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from dsv4_npu_ops.disagg.components import ComponentMismatch, StateComponent, StateType, match_components
-from dsv4_npu_ops.layout import RequestTables
+from dsv4_npu_ops.layout import POOLS, RequestTables
 
 Payload = Mapping[StateType, Sequence[int]]
 """Page ids of one request by kind of state, ascending by page index; an empty list where nothing is due."""
@@ -30,7 +31,7 @@ def state_payloads(
     Page ids are read from the tables, which is one device-to-host copy: for the end of a prefill, not for a step.
 
     Args:
-        tables: the request tables of either end.
+        tables: the request tables of either end, tables of pages in every pool.
         request: request id, ``0 <= request < max_requests``.
         seq_len: committed tokens.
         prefix_len: tokens whose KV the receiver has already, at most ``seq_len``.
@@ -44,33 +45,45 @@ def state_payloads(
 
     Source: docs/spec.md, prefill-decode disaggregation.
     """
-    layout = tables.layout
-    if not 0 <= request < layout.max_requests:
-        raise ValueError(f"state_payloads: request is {request}, expected 0 to {layout.max_requests - 1}")
-    if seq_len > layout.max_context_len:
-        raise ValueError(f"state_payloads: seq_len is {seq_len}, expected at most {layout.max_context_len}")
-    spans = torch.ops.dsv4_npu_ops.payload_spans(seq_len, prefix_len, layout.sliding_window)
-    page_size = layout.page_size
+    page_tables, page_sizes = tables.page_tables
+    max_requests = page_tables[0].shape[0] if page_tables else 0
+    if not 0 <= request < max_requests:
+        raise ValueError(f"state_payloads: request is {request}, expected 0 to {max_requests - 1}")
+    if seq_len > tables.max_context_len:
+        raise ValueError(f"state_payloads: seq_len is {seq_len}, expected at most {tables.max_context_len}")
+    spans = torch.ops.dsv4_npu_ops.payload_spans(seq_len, prefix_len, tables.sliding_window)
     parts, counts = [], []
     for pool, first, end in zip(_POOLS, spans[::2], spans[1::2], strict=True):
-        if first == end or not layout.has_pool(pool):
+        table = tables.table(pool)
+        if first == end or table is None:
             counts.append(0)
             continue
-        row = getattr(tables, pool)[request]
-        # One entry a page: its first one, and in the first page the first that is due, since what lies before may be
-        # gone.
-        following = first - first % page_size + page_size
-        parts += [row[first : first + 1], row[following:end:page_size]]
-        counts.append(1 + len(range(following, end, page_size)))
-    slots = iter(torch.cat(parts).tolist() if parts else ())
-    pages = {pool: [next(slots) // page_size for _ in range(count)] for pool, count in zip(_POOLS, counts, strict=True)}
+        page_size = page_sizes[POOLS.index(pool)]
+        first_page, end_page = first // page_size, -(-end // page_size)
+        counts.append(end_page - first_page)
+        parts += _entries(pool, table[request], first_page, end_page)
+    entries = iter(torch.cat(parts).tolist() if parts else ())
+    pages = {pool: [next(entries) for _ in range(count)] for pool, count in zip(_POOLS, counts, strict=True)}
     for pool, ids in pages.items():
-        if 0 in ids:
+        missing = [i for i, page in enumerate(ids) if page <= 0]
+        if missing:
             raise ValueError(
-                f"state_payloads: request {request} has no page in pool {pool} for entry {ids.index(0)} of {len(ids)} "
+                f"state_payloads: request {request} has no page in pool {pool} for entry {missing[0]} of {len(ids)} "
                 f"that {seq_len} tokens need, expected it to be allocated and not evicted"
             )
     return {kind: list(pages[pool]) for kind, pool in _POOL_OF.items()}
+
+
+def _entries(pool: str, row: Tensor, first_page: int, end_page: int) -> list[Tensor]:
+    """The columns of the pages, in one stretch or, around the end of a ring, in two."""
+    columns = row.shape[0]
+    if end_page - first_page > columns:
+        raise ValueError(
+            f"state_payloads: pool {pool} has {columns} columns a request, expected at least {end_page - first_page}"
+        )
+    first = first_page % columns
+    end = first + end_page - first_page
+    return [row[first : min(end, columns)], row[: max(0, end - columns)]]
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -10,6 +11,7 @@ from torch import Tensor
 from dsv4_npu_ops.layout.kv_layout import POOLS, KVLayout
 from dsv4_npu_ops.layout.pool_address import (
     KINDS_WITH_PAGES,
+    NO_ADDRESS,
     PageTable,
     PoolAddress,
     SlotTable,
@@ -122,6 +124,35 @@ class RequestTables:
         kept = {pool: self.pools[pool] for pool in pools}
         chosen._set(kept, self.sliding_window, self.max_context_len, self.layout and self.layout.select(*pools))
         return chosen
+
+    @cached_property
+    def page_tables(self) -> tuple[list[Tensor], list[int]]:
+        """What ops that move pages take: the tables of the pools that exist, and a page size for each of the six pools,
+        0 for one that does not exist.
+
+        Raises:
+            ValueError: a pool has no table of pages.
+        """
+        for pool, address in self.pools.items():
+            if not isinstance(address, PageTable):
+                kind = type(address).__name__
+                raise ValueError(f"RequestTables.page_tables: pools[{pool!r}] is a {kind}, expected a PageTable")
+        tables = [table for table in self.op_tables if table is not None]
+        return tables, [self.page_size_of(pool) if self.has_pool(pool) else 0 for pool in POOLS]
+
+    @cached_property
+    def written_tables(self) -> tuple[list[Tensor], list[int]]:
+        """What ``write_req_tables`` takes: the tables of slots and of pages, and the addressing as if only theirs existed."""
+        written: list[Tensor] = []
+        addressing: list[int] = []
+        count = len(NO_ADDRESS.fields)
+        for i, (pool, table) in enumerate(zip(POOLS, self.op_tables, strict=True)):
+            if table is not None and isinstance(self.pools[pool], PageTable | SlotTable):
+                written.append(table)
+                addressing += self.op_addressing[i * count : (i + 1) * count]
+            else:
+                addressing += NO_ADDRESS.fields
+        return written, addressing
 
     def table(self, pool: str) -> Tensor | None:
         """The tensor of a pool's table or mapping; None where it has none."""

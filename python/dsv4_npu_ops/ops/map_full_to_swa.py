@@ -12,26 +12,30 @@ MAP_TABLE = 1
 """Its value for what the swa table holds."""
 
 
-def map_full_to_swa(tables: RequestTables, segments: Tensor, full_to_swa: Tensor, *, num_units: int = 0) -> None:
+def map_full_to_swa(tables: RequestTables, segments: Tensor, full_to_swa: Tensor, *, num_items: int = 0) -> None:
     """Sets or clears the mapping entries of intervals of tokens, in one launch.
 
     ``KVAllocator`` with ``full_to_swa=True`` is what engines use; this op is its device half.
 
     Args:
-        tables: request tables, int32, read only; ``full`` holds a slot for every token of the intervals.
+        tables: page tables, int32, read only, with pages of one size in full and swa; full holds a page for every token
+            of the intervals.
         segments: int32 ``[S, 8]`` on the tables' device, one interval of one request a row:
-            ``(request, begin_unit, end_unit, source, 0, 0, 0, units_before)``. Source 0 clears the entries, 1 copies
-            what ``tables.swa`` holds. No two intervals name the same full slot.
+            ``(request, begin_unit, end_unit, source, 0, 0, 0, units_before)``. Source 0 clears the entries, 1
+            sets them to the tokens' swa slots, 0 where the swa table has no page. No two intervals name the same full
+            slot.
         full_to_swa: int64 ``[slots of the full pool]`` on the tables' device, indexed by full slot; written.
-        num_units: of all intervals together, by which a device chooses how many cores share them; 0: not known.
+        num_items: tokens of all intervals together, by which a device chooses how many cores share them; 0: not known.
 
     Raises:
         ValueError: wrong dtype, shape or device, or (on a CPU) a segment outside the tables, or a token without a full
-            slot of the mapping; nothing was written.
+            page of the mapping; nothing was written.
 
     Source: docs/spec.md, full-to-swa mapping.
     """
-    torch.ops.dsv4_npu_ops.map_full_to_swa(tables.full, tables.swa, segments, full_to_swa, tables.page_size, num_units)
+    torch.ops.dsv4_npu_ops.map_full_to_swa(
+        tables.table("full"), tables.table("swa"), segments, full_to_swa, tables.page_size_of("full"), num_items
+    )
 
 
 @torch.library.register_fake("dsv4_npu_ops::map_full_to_swa")
@@ -41,6 +45,6 @@ def _(
     segments: Tensor,
     full_to_swa: Tensor,
     page_size: int,
-    num_units: int = 0,
+    num_items: int = 0,
 ) -> None:
     return None

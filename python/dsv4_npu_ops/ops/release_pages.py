@@ -9,21 +9,21 @@ from dsv4_npu_ops.layout.tables import RequestTables
 
 
 def release_pages(
-    tables: RequestTables, free_pages: Tensor, segments: Tensor, num_pages: Sequence[int], *, num_units: int = 0
+    tables: RequestTables, free_pages: Tensor, segments: Tensor, num_pages: Sequence[int], *, num_items: int = 0
 ) -> None:
     """Zeroes table entries and returns their pages to the free rings, in one launch; evict, free and restore use it.
 
     ``KVAllocator`` is what engines call; this op is its device half.
 
     Args:
-        tables: request tables, int32; the entries of the intervals become 0, no others change.
+        tables: page tables, int32; the entries of the intervals become 0, no others change.
         free_pages: int32 ``[sum(num_pages)]`` on the tables' device, the pools' rings one after another in table
             order; page ids are written to the entries that the segments name.
         segments: int32 ``[S, 8]`` on the tables' device, one interval of one request and pool a row:
-            ``(pool, request, begin_unit, end_unit, ring_position, 0, 0, 0)``. The pages of the interval, ascending,
-            go to ``ring_position`` and the entries after it; -1 zeroes only.
+            ``(pool, request, begin_page, end_page, ring_position, 0, 0, pages_before)``. The pages of the interval,
+            ascending, go to ``ring_position`` and the entries after it; -1 zeroes only.
         num_pages: entries of each pool's ring, in table order.
-        num_units: of all intervals together, by which a device chooses how many cores share them; 0: not known.
+        num_items: pages of all intervals together, by which a device chooses how many cores share them; 0: not known.
 
     Raises:
         ValueError: wrong dtype, shape or device, or (on a CPU) a segment outside tables or rings, or a page that the
@@ -31,23 +31,17 @@ def release_pages(
 
     Source: docs/spec.md, allocation.
     """
-    torch.ops.dsv4_npu_ops.release_pages(
-        *tables.in_order(), free_pages, segments, num_pages, tables.page_size, num_units
-    )
+    page_tables, page_sizes = tables.page_tables
+    torch.ops.dsv4_npu_ops.release_pages(page_tables, free_pages, segments, num_pages, page_sizes, num_items)
 
 
 @torch.library.register_fake("dsv4_npu_ops::release_pages")
 def _(
-    full_table: Tensor,
-    swa_table: Tensor,
-    c4_table: Tensor,
-    c128_table: Tensor,
-    c4_state_table: Tensor,
-    c128_state_table: Tensor,
+    tables: Sequence[Tensor],
     free_pages: Tensor,
     segments: Tensor,
     num_pages: Sequence[int],
-    page_size: int,
-    num_units: int = 0,
+    page_sizes: Sequence[int],
+    num_items: int = 0,
 ) -> None:
     return None

@@ -21,13 +21,13 @@ def reserve_extend(
     ``KVAllocator`` is what engines call; this op is its device half.
 
     Args:
-        tables: request tables, int32; the entries of units that get a slot are written, no others.
+        tables: page tables, int32; one entry is written for each page that is taken, no others.
         free_pages: int32 ``[sum(num_pages)]`` page ids on the tables' device, the pools' rings one after another in
             table order. Only read: the ledger knows which entries are used up.
         segments: int32 ``[S, 8]`` on the tables' device, one interval of one request and pool a row:
-            ``(pool, request, begin_unit, end_unit, source, ring_position, out_begin, 0)``. Source 0 keeps and reports
-            what the table holds, 1 continues the page of unit ``begin_unit - 1``, 2 takes pages from
-            ``ring_position`` on. Intervals do not overlap and no interval continues a page taken by another one.
+            ``(pool, request, begin_unit, end_unit, source, ring_position, out_begin, units_before)``. Source 0 reports
+            the slots of pages that the table holds, 1 the same within one page that was started, 2 takes pages from
+            ``ring_position`` on, 3 reports 0. Intervals do not overlap and none continues a page taken by another one.
         num_pages: entries of each pool's ring, in table order.
         num_slots: entries of each pool's output, in table order; the segments cover all of them.
 
@@ -36,29 +36,23 @@ def reserve_extend(
 
     Raises:
         ValueError: wrong dtype, shape or device, or (on a CPU) a segment outside tables, rings or outputs, or one
-            that continues a page the table does not hold; nothing was written.
+            of a page that the table does not hold; nothing was written.
 
     Source: docs/spec.md, allocation.
     """
+    page_tables, page_sizes = tables.page_tables
     return OutCacheLoc(
-        *torch.ops.dsv4_npu_ops.reserve_extend(
-            *tables.in_order(), free_pages, segments, num_pages, num_slots, tables.page_size
-        )
+        *torch.ops.dsv4_npu_ops.reserve_extend(page_tables, free_pages, segments, num_pages, num_slots, page_sizes)
     )
 
 
 @torch.library.register_fake("dsv4_npu_ops::reserve_extend")
 def _(
-    full_table: Tensor,
-    swa_table: Tensor,
-    c4_table: Tensor,
-    c128_table: Tensor,
-    c4_state_table: Tensor,
-    c128_state_table: Tensor,
+    tables: Sequence[Tensor],
     free_pages: Tensor,
     segments: Tensor,
     num_pages: Sequence[int],
     num_slots: Sequence[int],
-    page_size: int,
+    page_sizes: Sequence[int],
 ) -> tuple[Tensor, ...]:
-    return tuple(full_table.new_empty((slots,), dtype=torch.int32) for slots in num_slots)
+    return tuple(free_pages.new_empty((slots,)) for slots in num_slots)

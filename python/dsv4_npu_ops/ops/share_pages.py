@@ -15,23 +15,23 @@ def share_pages(
     num_pages: Sequence[int],
     num_copies: int,
     *,
-    num_units: int = 0,
+    num_items: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """Gives rows the slots of other rows, or a page of their own where the content is to be copied, in one launch.
+    """Gives rows the pages of other rows, or a page of their own where the content is to be copied, in one launch.
 
     ``KVAllocator.share_prefix`` is what engines call; this op is its device half.
 
     Args:
-        tables: request tables, int32; the entries of the intervals are written in the rows that get slots.
+        tables: page tables, int32; the entries of the intervals are written in the rows that get pages.
         free_pages: int32 ``[sum(num_pages)]`` page ids on the tables' device, the pools' rings one after another in
             table order. Only read.
         segments: int32 ``[S, 8]`` on the tables' device, one interval of one pool a row:
-            ``(pool, request, begin_unit, end_unit, source, ring_position, copy, units_before)``. Ring position -1
-            copies the entries of row ``source``; another one gives ``request`` that page for the interval, which
-            starts a page and lies in it, and lists both pages at entry ``copy``.
+            ``(pool, request, begin_page, end_page, source, ring_position, copy, pages_before)``. Ring position -1
+            copies the entries of row ``source``; another one gives ``request`` that page for the interval, which is
+            one page, and lists both pages at entry ``copy``.
         num_pages: entries of each pool's ring, in table order.
         num_copies: entries of the lists; the segments fill all of them.
-        num_units: of all intervals together, by which a device chooses how many cores share them; 0: not known.
+        num_items: pages of all intervals together, by which a device chooses how many cores share them; 0: not known.
 
     Returns:
         int32 ``[num_copies]`` pages to copy from and to.
@@ -42,25 +42,21 @@ def share_pages(
 
     Source: docs/spec.md, shared prefixes.
     """
+    page_tables, page_sizes = tables.page_tables
     return torch.ops.dsv4_npu_ops.share_pages(
-        *tables.in_order(), free_pages, segments, num_pages, num_copies, tables.page_size, num_units
+        page_tables, free_pages, segments, num_pages, num_copies, page_sizes, num_items
     )
 
 
 @torch.library.register_fake("dsv4_npu_ops::share_pages")
 def _(
-    full_table: Tensor,
-    swa_table: Tensor,
-    c4_table: Tensor,
-    c128_table: Tensor,
-    c4_state_table: Tensor,
-    c128_state_table: Tensor,
+    tables: Sequence[Tensor],
     free_pages: Tensor,
     segments: Tensor,
     num_pages: Sequence[int],
     num_copies: int,
-    page_size: int,
-    num_units: int = 0,
+    page_sizes: Sequence[int],
+    num_items: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    pages = full_table.new_empty((num_copies,), dtype=torch.int32)
+    pages = free_pages.new_empty((num_copies,))
     return pages, torch.empty_like(pages)

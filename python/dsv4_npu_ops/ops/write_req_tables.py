@@ -1,5 +1,7 @@
 """Table writes: wrapper and fake kernel of ``torch.ops.dsv4_npu_ops.write_req_tables``."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -18,16 +20,19 @@ def write_req_tables(
 ) -> None:
     """Writes flat slots into the request tables of all pools in one launch, for engines with an allocator of their own.
 
-    Row i gets the units ``[starts[i] // u, ends[i] // u)`` of every pool; nothing else is touched. The slots of a
-    pool are flat, row after row. A row with ``starts[i] == ends[i]`` is padding: it has no slots in any pool, and its
-    request index is not looked at. A request may be named by several rows whose intervals do not overlap.
+    Row i gets the units ``[starts[i] // u, ends[i] // u)`` of every pool that has a table; nothing else is touched. A
+    table of slots takes the slots themselves, a table of pages for each page touched the page of the row's first slot
+    in it, in a ring of columns at its column. Pools whose places a rule says have nothing to write. The slots of a pool
+    are flat, row after row. A row with ``starts[i] == ends[i]`` is padding: it has no slots in any pool, and its
+    request index is not looked at. A request may be named by several rows whose intervals do not overlap and, in tables
+    of pages, do not touch one page.
 
     Args:
-        tables: request tables, int32; written.
+        tables: ours, or an engine's; its tables of slots and of pages are written.
         req_pool_indices: ``[B]`` int32 or int64 rows of the tables, on their device.
         starts, ends: ``[B]`` int32 or int64 raw tokens, on the tables' device.
         loc: int32 slots on the tables' device. Entries beyond the rows' units are ignored; a negative slot is written
-            as 0 (none). The slots of a pool that does not exist are ignored.
+            as 0 (none), as is the page of one. The slots of a pool that is not written are ignored.
         state_starts: where the state pools' intervals start, in raw tokens like ``starts``: ``[B]`` for both pools,
             or a pair or ``[2, B]`` for c4_state and c128_state. The intervals are then
             ``[state_starts[i], ends[i])``. Default ``starts``.
@@ -39,12 +44,15 @@ def write_req_tables(
     Source: docs/spec.md, table writes.
     """
     c4_state_starts, c128_state_starts = _per_pool(state_starts)
+    written, addressing = tables.written_tables
     torch.ops.dsv4_npu_ops.write_req_tables(
-        *tables.in_order(),
+        written,
+        addressing,
+        tables.max_context_len,
         req_pool_indices,
         starts,
         ends,
-        *loc.in_order(),
+        loc.in_order(),
         c4_state_starts=c4_state_starts,
         c128_state_starts=c128_state_starts,
     )
@@ -65,21 +73,13 @@ def _per_pool(state_starts: Tensor | tuple[Tensor, Tensor] | None) -> tuple[Tens
 
 @torch.library.register_fake("dsv4_npu_ops::write_req_tables")
 def _(
-    full_table: Tensor,
-    swa_table: Tensor,
-    c4_table: Tensor,
-    c128_table: Tensor,
-    c4_state_table: Tensor,
-    c128_state_table: Tensor,
+    tables: Sequence[Tensor],
+    addressing: Sequence[int],
+    max_context_len: int,
     req_pool_indices: Tensor,
     starts: Tensor,
     ends: Tensor,
-    full_loc: Tensor,
-    swa_loc: Tensor,
-    c4_loc: Tensor,
-    c128_loc: Tensor,
-    c4_state_loc: Tensor,
-    c128_state_loc: Tensor,
+    loc: Sequence[Tensor],
     *,
     c4_state_starts: Tensor | None = None,
     c128_state_starts: Tensor | None = None,
