@@ -10,6 +10,7 @@ from dsv4_npu_ops.launch_dump import dump_launches
 from dsv4_npu_ops.layout import (
     AdvancedStep,
     CompressMetadata,
+    CompressorMetadata,
     DividedSlots,
     DraftSteps,
     KVLayout,
@@ -50,6 +51,7 @@ load_npu_library()
 __all__ = [
     "AdvancedStep",
     "CompressMetadata",
+    "CompressorMetadata",
     "DeviceError",
     "DividedSlots",
     "DraftSteps",

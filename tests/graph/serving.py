@@ -14,11 +14,12 @@ ROPE_DIM = 4
 
 
 def filled_tables(device="cpu", pools=POOLS):
-    """Tables that hold some slot everywhere, the same on every device."""
-    tables = RequestTables(KVLayout(16, 40, REQUESTS, CONTEXT, dict.fromkeys(pools, 64), device))
+    """Tables that hold some page everywhere, the same on every device."""
+    tables = RequestTables(KVLayout(16, 40, REQUESTS, CONTEXT, dict.fromkeys(pools, 64), device=device))
     generator = torch.Generator().manual_seed(3)
-    for table in tables.in_order():
-        table.copy_(torch.randint(16, 1024, table.shape, generator=generator, dtype=torch.int32))
+    for pool in pools:
+        table = tables.table(pool)
+        table.copy_(torch.randint(1, 65, table.shape, generator=generator, dtype=torch.int32))
     return tables
 
 

@@ -40,7 +40,7 @@ def test_any_buffers_are_overwritten_and_lengths_change_in_place(device, mode, d
 @pytest.mark.parametrize("rows, elems", [(3, 40_000), (70, 1_000), (600, 3), (1, 33), (9, 32_768), (600, 17)])
 def test_rows_of_any_size(device, rows, elems, in_place):
     """More rows than a block reads at a time, and hidden rows longer than a tile."""
-    layout = KVLayout(16, 20, rows, 600, {"full": 4, "swa": 4}, device)
+    layout = KVLayout(16, 20, rows, 600, {"full": 4, "swa": 4}, device=device)
     tables, generator = filled_tables(layout, 3, device), torch.Generator().manual_seed(rows)
     accepted = [(3 * i) % 3 + (i % 5 != 4) for i in range(rows)]
     lengths = [0 if i % 7 == 3 else 5 + i % 500 for i in range(rows)]
@@ -66,7 +66,7 @@ def test_rows_of_any_size(device, rows, elems, in_place):
 def test_samples_of_many_rows(device, columns, dtype):
     """More samples than a block reads at a time."""
     rows = 520
-    layout = KVLayout(16, 20, rows, 2000, {"swa": 4}, device)
+    layout = KVLayout(16, 20, rows, 2000, {"swa": 4}, device=device)
     tables = filled_tables(layout, 3, device)
     counts = [i % (columns + 1) for i in range(rows)]
     step = Verify(
@@ -87,7 +87,7 @@ def test_samples_of_many_rows(device, columns, dtype):
 
 def test_samples_that_end_with_the_first_negative_one(device):
     """Case 33: a row without a sample takes its backup token; all have L = 5 and three inputs."""
-    layout = KVLayout(16, 20, 3, 300, {"full": 20, "swa": 20}, device)
+    layout = KVLayout(16, 20, 3, 300, {"full": 20, "swa": 20}, device=device)
     tables = filled_tables(layout, 1, device)
     tables.pools["swa"].table[:, 0] = torch.tensor([3, 0, 8], dtype=torch.int32, device=device)
     samples = torch.tensor([[7, 8, -1], [9, -1, -1], [-1, -1, -1]], device=device)
@@ -137,7 +137,7 @@ def test_a_mixed_batch_of_an_engine_with_final_lengths(device):
 
 
 def test_the_example_of_the_readme(device):
-    layout = KVLayout(16, 20, 3, 300, {"full": 20, "swa": 20}, device)
+    layout = KVLayout(16, 20, 3, 300, {"full": 20, "swa": 20}, device=device)
     tables = filled_tables(layout, 1, device)
     tables.pools["full"].table[2, 0] = 5
     arguments = [torch.tensor(values, device=device) for values in ([2, 0, 0], [5, 0, 297], [2, 1, 3])]
@@ -155,7 +155,7 @@ def test_the_example_of_the_readme(device):
 
 def test_a_row_without_a_token_among_no_tokens_at_all(device):
     """Hidden states of no token still say how wide the row of zeros is."""
-    layout = KVLayout(16, 20, 2, 40, {"full": 4}, device)
+    layout = KVLayout(16, 20, 2, 40, {"full": 4}, device=device)
     arguments = [torch.tensor([value], device=device) for value in (0, 7, 0)]
     nothing = torch.empty(0, dtype=torch.int64, device=device)
     got = advance_step(
