@@ -121,14 +121,12 @@ def test_the_texts_of_device_errors_cover_the_codes_of_the_ops():
     }
     spelled = {value: name.replace("write_tables", "write_req_tables") for value, name in named.items()}
     assert {value: name for value, (name, _) in device_errors._OPS.items()} == spelled
-    rows = constants("common/step_rows.h", "kRowValid") | constants("common/step_launch.h", "kBeyondTokens")
+    rows = constants("common/step_rows.h", "kRowValid")
     position = constants("common/device_error.h")["kErrorPositionOutOfRange"]
     faults = {
         "rope_gather": {position},
-        "compress_metadata": {*rows.values()},
-        "verify_bundle": {*rows.values()},
-        "verify_step": {*rows.values(), position},
-        "draft_steps": {*rows.values()},
+        "step": {*rows.values(), position},
+        "draft_steps": {rows[name] for name in ("kNegativeLength", "kBeyondContext", "kUnknownRequest")},
     }
     for op, first in (
         ("write_req_tables", "kWriteValid"),

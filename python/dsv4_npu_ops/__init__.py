@@ -8,6 +8,7 @@ from dsv4_npu_ops.launch_dump import dump_launches
 from dsv4_npu_ops.layout import (
     AdvancedStep,
     CompressMetadata,
+    CompressorMetadata,
     DividedSlots,
     DraftSteps,
     KVLayout,
@@ -48,6 +49,7 @@ load_npu_library()
 __all__ = [
     "AdvancedStep",
     "CompressMetadata",
+    "CompressorMetadata",
     "DeviceError",
     "DividedSlots",
     "DraftSteps",

@@ -12,24 +12,23 @@ from dsv4_npu_ops.npu_library import is_loaded, require_npu
 _POSITION = {100: "a position outside of the RoPE tables"}
 _ROWS = {
     1: "a negative length",
-    2: "a negative prefix length or number of draft tokens",
-    3: "a prefix longer than its sequence",
+    2: "a negative prefix length, negative number of tokens or decreasing cu_seqlens",
+    3: "a length shorter than its prefix or its new tokens",
     4: "a length beyond max_context_len",
-    5: "a length beyond max_seq_len or the page tables",
+    5: "a length beyond the page tables",
     6: "a request index outside of the tables",
     7: "more tokens than the outputs hold",
     8: "more groups than the outputs hold",
+    9: "more live pages than a ring has columns",
+    10: "more tokens than the columns of its states or window hold",
 }
 _SEGMENT = {
     1: "a segment of an unknown pool",
     2: "a segment of a request outside of the tables",
-    3: "a segment of units outside of the table",
 }
 _OPS: dict[int, tuple[str, dict[int, str]]] = {
     1: ("rope_gather", _POSITION),
-    2: ("compress_metadata", _ROWS),
-    3: ("verify_bundle", _ROWS),
-    4: ("verify_step", _ROWS | _POSITION),
+    4: ("step", _ROWS | _POSITION),
     5: (
         "write_req_tables",
         {
@@ -48,26 +47,32 @@ _OPS: dict[int, tuple[str, dict[int, str]]] = {
             3: "a start_pos beyond int32",
             4: "more groups than num_rows",
             5: "a block whose slots do not fit int32",
+            6: "a request index outside of the block table",
         },
     ),
     7: (
         "reserve_extend",
         _SEGMENT
         | {
+            3: "a segment of units outside of the table",
             4: "a segment outside of the pool's output",
             5: "a segment of an unknown source",
             6: "a segment whose pages do not fit its source",
         },
     ),
-    8: ("release_pages", _SEGMENT | {4: "a segment whose pages do not fit the ring"}),
-    9: ("draft_steps", _ROWS),
+    8: (
+        "release_pages",
+        _SEGMENT
+        | {3: "a segment of pages outside of the table", 4: "a segment whose pages do not fit the ring of free pages"},
+    ),
+    9: ("draft_steps", {code: _ROWS[code] for code in (1, 4, 6)}),
     10: (
         "map_full_to_swa",
         {
             1: "a segment of a request outside of the tables",
             2: "a segment of units outside of the table",
             3: "a segment of an unknown source",
-            4: "a full slot outside of the mapping",
+            4: "a full page that is none or outside of the mapping",
         },
     ),
     11: ("c4_slots_from_full", {1: "more groups than the output holds"}),
@@ -76,9 +81,10 @@ _OPS: dict[int, tuple[str, dict[int, str]]] = {
         {
             1: "a negative length",
             2: "a length beyond max_context_len",
-            3: "a bad number of tokens",
-            4: "a bad number of accepted tokens",
+            3: "tokens that are no interval of the step's, or more than its length counts",
+            4: "a bad number of accepted tokens or samples",
             5: "a request index outside of the tables",
+            6: "a bad number of drafts",
         },
     ),
     13: (
@@ -86,7 +92,7 @@ _OPS: dict[int, tuple[str, dict[int, str]]] = {
         {
             1: "a segment of an unknown pool",
             2: "a segment whose two requests are not different rows of the tables",
-            3: "a segment of units outside of the table",
+            3: "a segment of pages outside of the table",
             4: "a copy that is not one page of the pool and of the outputs",
         },
     ),

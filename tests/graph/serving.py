@@ -15,7 +15,7 @@ ROPE_DIM = 4
 
 def filled_tables(device="cpu", pools=POOLS):
     """Tables that hold some page everywhere, the same on every device."""
-    tables = RequestTables(KVLayout(16, 40, REQUESTS, CONTEXT, dict.fromkeys(pools, 64), device))
+    tables = RequestTables(KVLayout(16, 40, REQUESTS, CONTEXT, dict.fromkeys(pools, 64), device=device))
     generator = torch.Generator().manual_seed(3)
     for pool in pools:
         table = tables.table(pool)

@@ -6,7 +6,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from ops.step_inputs import plain_pools
 from reference.draft_steps import draft_steps as oracle
+from reference.step import slot_of
 
 from dsv4_npu_ops import (
     AdvancedStep,
@@ -46,11 +48,12 @@ def assert_steps(steps, want, pool="swa"):
 )
 def test_rounds_of_any_size_equal_the_oracle(data, topk, num_steps, pad_to, pool):
     tables, (cos, sin) = filled_tables(), rope_tables(0)
-    reserved = topk > 1 or data.draw(st.booleans())
+    reserved, dummy = topk > 1 or data.draw(st.booleans()), data.draw(st.sampled_from([0, -1]))
+    sizes = dict(topk=topk, pad_to=pad_to, num_entries=10)
     draft = MultiStepDraft(
-        tables, 6, num_steps, cos, sin, topk=topk, pad_to=pad_to, pool=pool, reserved=reserved, num_entries=10
+        tables, 6, num_steps, cos, sin, pool=pool, reserved=reserved, dummy_slot=dummy, **sizes
     )
-    table = getattr(tables, pool).tolist()
+    pages = plain_pools(tables)
     for _ in range(3):
         requests, lengths, _ = data.draw(batches(6, 0, False))
         flat = torch.randint(1, 1000, (len(lengths) * topk * num_steps,), dtype=torch.int32)
@@ -67,7 +70,7 @@ def test_rounds_of_any_size_equal_the_oracle(data, topk, num_steps, pad_to, pool
         want = oracle(
             lengths,
             lambda i, k, j, slots=slots, requests=requests, lengths=lengths: (
-                slots[i][k][j] if reserved else table[requests[i]][lengths[i] + j]
+                slots[i][k][j] if reserved else slot_of(pages, pool, requests[i], lengths[i] + j)
             ),
             cos.tolist(),
             sin.tolist(),
@@ -75,10 +78,11 @@ def test_rounds_of_any_size_equal_the_oracle(data, topk, num_steps, pad_to, pool
             num_steps,
             CONTEXT,
             -(-len(lengths) * topk // pad_to) * pad_to,
+            dummy,
         )
         assert_steps(steps, want, pool)
         # What lies behind the padded batch is dummy too.
-        assert not draft.buffers.slots[:, len(lengths) * topk :].any()
+        assert (draft.buffers.slots[:, len(lengths) * topk :] == dummy).all()
         assert (draft.buffers.kv_lens[:, len(lengths) * topk :] == 1).all()
 
 
@@ -179,4 +183,7 @@ def test_lengths_that_only_the_device_knows_feed_the_next_round():
     assert extend.metadata.positions.tolist() == [126, 127, 128, 7, *[0] * 8]
     steps = draft.prepare()
     assert [step.positions.tolist() for step in steps] == [[129, 0, 8], [130, 0, 9]]
-    assert slots_of(steps) == [[tables.swa[4, p].item(), 0, tables.swa[2, q].item()] for p, q in ((129, 8), (130, 9))]
+    pages = plain_pools(tables)
+    assert slots_of(steps) == [
+        [slot_of(pages, "swa", 4, p), 0, slot_of(pages, "swa", 2, q)] for p, q in ((129, 8), (130, 9))
+    ]

@@ -47,13 +47,13 @@ def test_each_device_has_words_of_its_own(ops):
 
 
 def test_a_bad_row_of_a_step_is_padding_and_an_entry(ops):
-    layout = ops.KVLayout(16, 32, 3, 64, dict.fromkeys(POOLS, 9), "npu")
+    layout = ops.KVLayout(16, 32, 3, 64, dict.fromkeys(POOLS, 9), device="npu")
     tables = ops.RequestTables(layout)
     requests, lengths = torch.tensor([0, 7, 1]).to("npu"), torch.tensor([4, 5, 6]).to("npu")
     step = ops.build_compress_metadata_verify(tables, requests, lengths, 2)
     assert step.kv_lens.tolist() == [6, 1, 8]
     (entry,) = ops.device_errors(clear=True)
-    assert (entry.op, entry.row, entry.value) == ("compress_metadata", 1, 7)
+    assert (entry.op, entry.row, entry.value) == ("step", 1, 7)
     assert entry.what == "a request index outside of the tables"
 
 

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from reference import compressor_metadata as oracle
 
 import dsv4_npu_ops
+from dsv4_npu_ops import CompressorMetadata
 
+FIELDS = ("cos", "sin", "slot_mapping", "positions")
 FLAT, PAIRS = 1, 2
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 INDEX_DTYPES = [torch.int32, torch.int64]
@@ -19,13 +21,17 @@ def make_tables(max_pos, dim, dtype, device):
     return [torch.randn(max_pos, dim, generator=generator).to(dtype).to(device) for _ in range(2)]
 
 
-def poisoned(rows, dim, dtype, slot_format, device):
-    slots = (rows, 2) if slot_format == PAIRS else (rows,)
-    return (
-        torch.full((rows, 1, 1, dim), float("nan"), dtype=dtype, device=device),
-        torch.full((rows, 1, 1, dim), float("nan"), dtype=dtype, device=device),
-        torch.full(slots, 12345, dtype=torch.int32, device=device),
+def poisoned(rows, dim, dtype, slot_format, device, wanted=FIELDS):
+    out = CompressorMetadata.empty(
+        rows, dim, wanted=wanted, slot_mapping_format=slot_format, rope_dtype=dtype, device=device
     )
+    for name, tensor in tensors_in(out).items():
+        tensor.fill_(float("nan") if name in ("cos", "sin") else 12345)
+    return out
+
+
+def tensors_in(out):
+    return {name: tensor for name in FIELDS if (tensor := getattr(out, name)) is not None}
 
 
 @st.composite
@@ -51,19 +57,31 @@ def steps(draw):
         columns=columns,
         max_pos=draw(st.integers(0, 6 * ratio)),
         unread=draw(st.integers(0, 2)),
+        table_rows=draw(st.one_of(st.none(), st.permutations(range(num_reqs)))),
     )
 
 
+def groups_of(step, request):
+    start, (begin, end) = step["start_pos"][request], step["cu_seqlens"][request : request + 2]
+    return 0 if start < 0 else (start + end - begin) // step["ratio"] - start // step["ratio"]
+
+
 def tensors_of(step, index_dtypes, device):
-    """The step's tensors; rows past num_reqs would break every rule if they were read."""
+    """The step's tensors; rows past num_reqs would break every rule if they were read, and so would the index of a request
+    without groups."""
     nonsense = [-(10**9), 10**9][: step["unread"]]
-    table = torch.full((step["num_reqs"] + step["unread"], step["columns"] + 2), 10**9, dtype=torch.int32)
+    table = torch.full((step["num_reqs"] + step["unread"], step["columns"] + 2), 10**9, dtype=index_dtypes[2])
     if step["num_reqs"] and step["columns"]:
-        table[: step["num_reqs"], : step["columns"]] = torch.tensor(step["block_table"], dtype=torch.int32)
+        table[: step["num_reqs"], : step["columns"]] = torch.tensor(step["block_table"], dtype=index_dtypes[2])
+    requests = None
+    if step["table_rows"] is not None:
+        rows = [row if groups_of(step, i) else -7 for i, row in enumerate(step["table_rows"])]
+        requests = torch.tensor(rows + nonsense, dtype=index_dtypes[3], device=device)
     return (
         torch.tensor(step["cu_seqlens"] + nonsense, dtype=index_dtypes[0], device=device),
         torch.tensor(step["start_pos"] + nonsense, dtype=index_dtypes[1], device=device),
         table.to(device)[:, : step["columns"]],
+        requests,
     )
 
 
@@ -73,30 +91,26 @@ def tensors_of(step, index_dtypes, device):
     longer=st.integers(0, 2),
     slot_format=st.sampled_from([FLAT, PAIRS]),
     dtype=st.sampled_from(DTYPES),
-    index_dtypes=st.tuples(st.sampled_from(INDEX_DTYPES), st.sampled_from(INDEX_DTYPES)),
+    index_dtypes=st.tuples(*[st.sampled_from(INDEX_DTYPES)] * 4),
+    wanted=st.one_of(st.just(FIELDS), st.lists(st.sampled_from(FIELDS), min_size=1, unique=True)),
+    has_tables=st.booleans(),
 )
-def test_rows_equal_the_oracle(device, step, spare, longer, slot_format, dtype, index_dtypes):
-    dim = 6
-    cos, sin = make_tables(step["max_pos"], dim, dtype, device)
-    cu_seqlens, start_pos, block_table = tensors_of(step, index_dtypes, device)
-    needed = sum(
-        (start + end - begin) // step["ratio"] - start // step["ratio"]
-        for start, begin, end in zip(step["start_pos"], step["cu_seqlens"], step["cu_seqlens"][1:], strict=False)
-        if start >= 0
-    )
-    num_rows = needed + spare
-    arguments = (cos, sin, cu_seqlens, start_pos, block_table, step["block_size"], slot_format, step["ratio"])
+def test_rows_equal_the_oracle(device, step, spare, longer, slot_format, dtype, index_dtypes, wanted, has_tables):
+    dim, has_tables = 6, has_tables or "cos" in wanted or "sin" in wanted
+    cos, sin = make_tables(step["max_pos"], dim, dtype, device) if has_tables else (None, None)
+    cu_seqlens, start_pos, block_table, requests = tensors_of(step, index_dtypes, device)
+    num_rows = sum(groups_of(step, request) for request in range(step["num_reqs"])) + spare
+    arguments = (cos, sin, cu_seqlens, start_pos, block_table, step["block_size"], slot_format, step["ratio"], num_rows)
+    arguments = (*arguments, step["num_reqs"])
 
-    out = poisoned(num_rows + longer, dim, dtype, slot_format, device)
-    for got in (
-        dsv4_npu_ops.compressor_metadata(*arguments, num_rows, step["num_reqs"]),
-        dsv4_npu_ops.compressor_metadata(*arguments, num_rows, step["num_reqs"], out=out),
-    ):
-        rows = got[0].shape[0]
-        assert rows == num_rows + (longer if got[0] is out[0] else 0)
-        want_cos, want_sin, pairs = oracle.compressor_metadata(
-            cos.float().tolist(),
-            sin.float().tolist(),
+    out = poisoned(num_rows + longer, dim, dtype, slot_format, device, wanted)
+    got = dsv4_npu_ops.compressor_metadata(*arguments, req_pool_indices=requests)
+    assert tuple(tensors_in(got)) == (FIELDS if has_tables else ("slot_mapping", "positions"))
+    assert dsv4_npu_ops.compressor_metadata(*arguments, req_pool_indices=requests, out=out) is out
+    for result, rows in ((got, num_rows), (out, num_rows + longer)):
+        want_cos, want_sin, pairs, positions = oracle.compressor_metadata(
+            cos.float().tolist() if has_tables else None,
+            sin.float().tolist() if has_tables else None,
             step["cu_seqlens"],
             step["start_pos"],
             step["block_table"],
@@ -104,20 +118,23 @@ def test_rows_equal_the_oracle(device, step, spare, longer, slot_format, dtype, 
             step["ratio"],
             rows,
             step["num_reqs"],
+            step["table_rows"],
         )
-        # An empty table says nothing of the width that dummy rows have.
-        want_cos = [row or [1.0] * dim for row in want_cos]
-        want_sin = [row or [0.0] * dim for row in want_sin]
-        assert torch.equal(got[0].cpu(), torch.tensor(want_cos).reshape(rows, 1, 1, dim).to(dtype))
-        assert torch.equal(got[1].cpu(), torch.tensor(want_sin).reshape(rows, 1, 1, dim).to(dtype))
-        want_slots = pairs if slot_format == PAIRS else oracle.flat(pairs, step["block_size"])
-        assert got[2].dtype == torch.int32
-        assert got[2].tolist() == [list(slot) if slot_format == PAIRS else slot for slot in want_slots]
+        slots = pairs if slot_format == PAIRS else oracle.flat(pairs, step["block_size"])
+        want = dict(
+            # An empty table says nothing of the width that dummy rows have.
+            cos=torch.tensor([row or [1.0] * dim for row in want_cos]).reshape(rows, 1, 1, dim).to(dtype),
+            sin=torch.tensor([row or [0.0] * dim for row in want_sin]).reshape(rows, 1, 1, dim).to(dtype),
+            slot_mapping=torch.tensor(slots, dtype=torch.int32).reshape(rows, *[2] * (slot_format == PAIRS)),
+            positions=torch.tensor(positions, dtype=torch.int64),
+        )
+        for name, tensor in tensors_in(result).items():
+            assert tensor.dtype == want[name].dtype and torch.equal(tensor.cpu(), want[name]), name
 
 
 def run(cu_seqlens, start_pos, block_table, *, ratio=4, block_size=16, num_rows=4, slot_format=FLAT, max_pos=4096):
     cos, sin = make_tables(max_pos, 2, torch.float32, "cpu")
-    _, _, slots = dsv4_npu_ops.compressor_metadata(
+    got = dsv4_npu_ops.compressor_metadata(
         cos,
         sin,
         torch.tensor(cu_seqlens, dtype=torch.int32),
@@ -129,7 +146,7 @@ def run(cu_seqlens, start_pos, block_table, *, ratio=4, block_size=16, num_rows=
         num_rows,
         len(start_pos),
     )
-    return slots.tolist()
+    return got.slot_mapping.tolist()
 
 
 def test_slots_by_hand():
@@ -184,12 +201,33 @@ def test_an_idle_replay_leaves_dummies_only(device):
     blocks = torch.tensor([[1], [2]], dtype=torch.int32, device=device)
     step = (cos, sin, cu_seqlens, start_pos, blocks, 16, FLAT, 4, 2, 2)
     dsv4_npu_ops.compressor_metadata(*step, out=out)
-    assert out[2].tolist() == [17, 34]
-    assert torch.equal(out[0][:, 0, 0].cpu(), cos[[4, 8]].cpu())
+    assert out.slot_mapping.tolist() == [17, 34] and out.positions.tolist() == [4, 8]
+    assert torch.equal(out.cos[:, 0, 0].cpu(), cos[[4, 8]].cpu())
     cu_seqlens.zero_()
     dsv4_npu_ops.compressor_metadata(*step, out=out)
-    assert out[2].tolist() == [-1, -1]
-    assert (out[0] == 1).all() and (out[1] == 0).all()
+    assert out.slot_mapping.tolist() == [-1, -1] and out.positions.tolist() == [0, 0]
+    assert (out.cos == 1).all() and (out.sin == 0).all()
+
+
+def test_slots_and_positions_of_tokens(device):
+    """Ratio 1: a verify of 3 tokens from 126 on and a first chunk, through request indices and an int64 table."""
+    table = torch.tensor([[9, 9], [5, 6], [7, 8]], device=device)
+    got = dsv4_npu_ops.compressor_metadata(
+        None,
+        None,
+        torch.tensor([0, 3, 5], device=device),
+        torch.tensor([126, 0], device=device),
+        table,
+        128,
+        FLAT,
+        1,
+        num_rows=6,
+        num_reqs=2,
+        req_pool_indices=torch.tensor([2, 1], device=device),
+    )
+    assert got.cos is got.sin is None
+    assert got.slot_mapping.tolist() == [7 * 128 + 126, 7 * 128 + 127, 8 * 128, 5 * 128, 5 * 128 + 1, -1]
+    assert got.positions.tolist() == [126, 127, 128, 0, 1, 0]
 
 
 def good_arguments(rows=2, slot_format=FLAT):
@@ -204,14 +242,15 @@ def good_arguments(rows=2, slot_format=FLAT):
         compress_ratio=4,
         num_rows=2,
         num_reqs=2,
+        req_pool_indices=None,
         out=poisoned(rows, 4, torch.float32, slot_format, "cpu"),
     )
 
 
-def replaced(index, tensor, slot_format=FLAT):
-    out = list(poisoned(2, 4, torch.float32, slot_format, "cpu"))
-    out[index] = tensor
-    return dict(out=tuple(out))
+def replaced(name, tensor, slot_format=FLAT):
+    out = poisoned(2, 4, torch.float32, slot_format, "cpu")
+    setattr(out, name, tensor)
+    return dict(out=out)
 
 
 ROWS = torch.zeros(2, 1, 1, 4)
@@ -238,19 +277,28 @@ BAD_ARGUMENTS = [
     (dict(start_pos=torch.zeros(4).int()[::2]), "start_pos has strides [2] for shape [2]"),
     (dict(kv_block_table=torch.zeros(2).int()), "kv_block_table has shape [2], expected 2 dimensions"),
     (dict(kv_block_table=torch.zeros(1, 3).int()), "kv_block_table has 1 rows, expected at least 2 for num_reqs"),
-    (dict(kv_block_table=torch.zeros(2, 3).long()), "kv_block_table has dtype Long, expected Int"),
+    (dict(kv_block_table=torch.zeros(2, 3)), "kv_block_table has dtype Float, expected Int or Long"),
     (dict(kv_block_table=torch.zeros(2, 6).int()[:, ::2]), "kv_block_table has strides [6, 2], expected elements of"),
-    (dict(num_rows=3), "cos_out has shape [2, 1, 1, 4], expected [rows, 1, 1, D] with at least 3 rows"),
-    (replaced(0, torch.zeros(2, 4)), "cos_out has shape [2, 4], expected [rows, 1, 1, D] with at least 2 rows"),
-    (replaced(0, torch.zeros(2, 1, 1, 5)), "cos_out has shape [2, 1, 1, 5], expected [2, 1, 1, 4]"),
-    (replaced(0, ROWS.half()), "cos_out has dtype Half, expected Float"),
-    (replaced(0, torch.zeros(2, 1, 1, 8)[..., ::2]), "cos_out has strides [8, 8, 8, 2]"),
-    (replaced(1, torch.zeros(3, 1, 1, 4)), "sin_out has shape [3, 1, 1, 4], expected [2, 1, 1, 4]"),
-    (replaced(1, ROWS.half()), "sin_out has dtype Half, expected Float"),
-    (replaced(1, torch.zeros(2, 1, 1, 8)[..., ::2]), "sin_out has strides [8, 8, 8, 2]"),
-    (replaced(2, torch.zeros(2, dtype=torch.int64)), "slot_mapping_out has dtype Long, expected Int"),
-    (replaced(2, torch.zeros(2, 2).int()), "slot_mapping_out has shape [2, 2], expected [2]"),
-    (replaced(2, torch.zeros(4).int()[::2]), "slot_mapping_out has strides [2] for shape [2]"),
+    (dict(req_pool_indices=torch.zeros(1).int()), "req_pool_indices has 1 entries, expected at least 2 for num_reqs"),
+    (dict(req_pool_indices=torch.zeros(2)), "req_pool_indices has dtype Float, expected Int or Long"),
+    (dict(req_pool_indices=torch.zeros(4).int()[::2]), "req_pool_indices has strides [2] for shape [2]"),
+    (dict(rope_cos=None), "rope_sin is a tensor, expected None like rope_cos"),
+    (dict(rope_sin=None), "rope_sin is None, expected a tensor like rope_cos"),
+    (dict(rope_cos=None, rope_sin=None), "out.cos is a tensor, expected None without rope_cos and rope_sin"),
+    (dict(num_rows=3), "out.cos has shape [2, 1, 1, 4], expected at least 3 rows (num_rows)"),
+    (replaced("cos", torch.zeros(2, 4)), "out.cos has shape [2, 4], expected [2, 1, 1, 4]"),
+    (replaced("cos", torch.zeros(2, 1, 1, 5)), "out.cos has shape [2, 1, 1, 5], expected [2, 1, 1, 4]"),
+    (replaced("cos", ROWS.half()), "out.cos has dtype Half, expected Float"),
+    (replaced("cos", torch.zeros(2, 1, 1, 8)[..., ::2]), "out.cos has strides [8, 8, 8, 2]"),
+    (replaced("sin", torch.zeros(3, 1, 1, 4)), "out.sin has shape [3, 1, 1, 4], expected [2, 1, 1, 4]"),
+    (replaced("sin", ROWS.half()), "out.sin has dtype Half, expected Float"),
+    (replaced("sin", torch.zeros(2, 1, 1, 8)[..., ::2]), "out.sin has strides [8, 8, 8, 2]"),
+    (replaced("slot_mapping", torch.zeros(2, dtype=torch.int64)), "out.slot_mapping has dtype Long, expected Int"),
+    (replaced("slot_mapping", torch.zeros(2, 2).int()), "out.slot_mapping has shape [2, 2], expected [2]"),
+    (replaced("slot_mapping", torch.zeros(4).int()[::2]), "out.slot_mapping has strides [2] for shape [2]"),
+    (replaced("positions", torch.zeros(2).int()), "out.positions has dtype Int, expected Long"),
+    (replaced("positions", torch.zeros(3).long()), "out.positions has shape [3], expected [2]"),
+    (replaced("positions", torch.zeros(4).long()[::2]), "out.positions has strides [2] for shape [2]"),
 ]
 
 # What a device cannot know before it runs.
@@ -270,7 +318,24 @@ BAD_VALUES = [
         dict(kv_block_table=torch.tensor([[1], [2**27]], dtype=torch.int32)),
         "kv_block_table[1, 0] is 134217728, expected slots that fit int32 (kv_block_size is 16)",
     ),
-]
+    (
+        dict(kv_block_table=torch.tensor([[1], [2**62]])),
+        "kv_block_table[1, 0] is 4611686018427387904, expected slots that fit int32 (kv_block_size is 16)",
+    ),
+    (
+        dict(slot_mapping_format=PAIRS, kv_block_table=torch.tensor([[2**31], [2]]),
+             out=poisoned(2, 4, torch.float32, PAIRS, "cpu")),
+        "kv_block_table[0, 0] is 2147483648, expected slots that fit int32 (kv_block_size is 16)",
+    ),
+    (
+        dict(req_pool_indices=torch.tensor([1, 2])),
+        "req_pool_indices[1] is 2, expected 0 <= index < 2 (rows of kv_block_table)",
+    ),
+    (
+        dict(req_pool_indices=torch.tensor([-1, 0])),
+        "req_pool_indices[0] is -1, expected 0 <= index < 2 (rows of kv_block_table)",
+    ),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -278,16 +343,36 @@ BAD_VALUES = [
 )
 def test_bad_arguments(bad, message):
     arguments = good_arguments() | bad
-    before = [tensor.clone() for tensor in arguments["out"]]
+    before = {name: tensor.clone() for name, tensor in tensors_in(arguments["out"]).items()}
     with pytest.raises(ValueError) as error:
         dsv4_npu_ops.compressor_metadata(**arguments)
     assert f"compressor_metadata: {message}" in str(error.value)
-    for tensor, old in zip(arguments["out"], before, strict=True):
+    for name, tensor in tensors_in(arguments["out"]).items():
+        old = before[name]
         assert torch.equal(tensor.isnan(), old.isnan()) and torch.equal(tensor.nan_to_num(), old.nan_to_num())
     del arguments["out"]
-    if "out" not in bad and "_out" not in message:
+    if "out." not in message:
         with pytest.raises(ValueError):
             dsv4_npu_ops.compressor_metadata(**arguments)
+
+
+def test_bad_sizes_of_buffers():
+    with pytest.raises(ValueError, match="empty: num_rows and rope_dim are -1 and 4, expected at least 0"):
+        CompressorMetadata.empty(-1, 4)
+    with pytest.raises(ValueError, match="empty: wanted names 'slots', expected names among cos, sin, slot_mapping, p"):
+        CompressorMetadata.empty(1, 4, wanted=["slots"])
+
+
+def test_fields_that_the_op_does_not_know():
+    arguments, op = good_arguments(), torch.ops.dsv4_npu_ops.compressor_metadata.default
+    out = list(tensors_in(arguments.pop("out")).values())
+    for tensors, fields, message in (
+        (out, [0], "out has 4 tensors, expected 1, one for each of fields"),
+        (out[:1], [4], r"fields\[0\] is 4, expected each of 0 to 3 at most once"),
+        (out[:2], [1, 1], r"fields\[1\] is 1, expected each of 0 to 3 at most once"),
+    ):
+        with pytest.raises(ValueError, match=f"compressor_metadata: {message}"):
+            op(**arguments, out=tensors, fields=fields)
 
 
 @pytest.mark.device_only
@@ -304,9 +389,18 @@ def test_bad_values_bring_no_group_and_an_error_word(ascend_sim):
         got = dsv4_npu_ops.compressor_metadata(
             cos, sin, torch.tensor(bad_cu_seqlens), starts, blocks, 16, FLAT, 4, num_rows=3, num_reqs=3
         )
-        assert got[2].tolist() == [17, 50, -1]
-        assert torch.equal(got[0][:2, 0, 0], cos[[4, 8]]) and (got[0][2] == 1).all()
+        assert got.slot_mapping.tolist() == [17, 50, -1] and got.positions.tolist() == [4, 8, 0]
+        assert torch.equal(got.cos[:2, 0, 0], cos[[4, 8]]) and (got.cos[2] == 1).all()
         assert ascend_sim.take_errors() == [[6, code, 1, value, 0, 0, 0, 0]]
+
+
+@pytest.mark.device_only
+@pytest.mark.parametrize("row", [3, -1])
+def test_a_request_outside_of_the_block_table_brings_no_group(ascend_sim, row):
+    arguments = good_arguments() | dict(req_pool_indices=torch.tensor([row, 0]))
+    got = dsv4_npu_ops.compressor_metadata(**arguments)
+    assert got.slot_mapping.tolist() == [18, -1] and got.positions.tolist() == [8, 0]
+    assert ascend_sim.take_errors() == [[6, 6, 0, row, 0, 0, 0, 0]]
 
 
 @pytest.mark.device_only
@@ -361,7 +455,7 @@ def test_many_requests(device, num_reqs, new_tokens, block_size, dim):
         rows,
         num_reqs,
     )
-    want_cos, want_sin, pairs = oracle.compressor_metadata(
+    want_cos, want_sin, pairs, positions = oracle.compressor_metadata(
         cos.float().tolist(),
         sin.float().tolist(),
         cu_seqlens.tolist(),
@@ -372,9 +466,10 @@ def test_many_requests(device, num_reqs, new_tokens, block_size, dim):
         rows,
         num_reqs,
     )
-    assert torch.equal(got[0][:, 0, 0].cpu().float(), torch.tensor(want_cos))
-    assert torch.equal(got[1][:, 0, 0].cpu().float(), torch.tensor(want_sin))
-    assert got[2].tolist() == list(oracle.flat(pairs, block_size))
+    assert torch.equal(got.cos[:, 0, 0].cpu().float(), torch.tensor(want_cos))
+    assert torch.equal(got.sin[:, 0, 0].cpu().float(), torch.tensor(want_sin))
+    assert got.slot_mapping.tolist() == list(oracle.flat(pairs, block_size))
+    assert got.positions.tolist() == positions
 
 
 @pytest.mark.simulated_only
@@ -383,7 +478,9 @@ def test_simulated_cost(ascend_sim, num_reqs, new_tokens):
     starts, cu_seqlens, blocks, groups = many_requests(num_reqs, new_tokens, 32, 4)
     blocks.clamp_(min=0)
     cos, sin = make_tables(4096, 64, torch.bfloat16, "cpu")
-    got = dsv4_npu_ops.compressor_metadata(cos, sin, cu_seqlens, starts, blocks, 32, FLAT, 4, groups, num_reqs)
+    out = CompressorMetadata.empty(groups, 64, wanted=("cos", "sin", "slot_mapping"), rope_dtype=torch.bfloat16)
+    dsv4_npu_ops.compressor_metadata(cos, sin, cu_seqlens, starts, blocks, 32, FLAT, 4, groups, num_reqs, out=out)
+    got = list(tensors_in(out).values())
     (counters,) = ascend_sim.take_counters()
     output_bytes = sum(tensor.nbytes for tensor in got)
     own_copies = counters["blocks"] * (cu_seqlens.nbytes + starts.nbytes)
@@ -398,30 +495,28 @@ def test_simulated_cost(ascend_sim, num_reqs, new_tokens):
 
 def test_a_flat_mapping_does_not_fit_pairs():
     arguments = good_arguments() | dict(slot_mapping_format=PAIRS)
-    with pytest.raises(ValueError, match=r"slot_mapping_out has shape \[2\], expected \[2, 2\]"):
+    with pytest.raises(ValueError, match=r"out.slot_mapping has shape \[2\], expected \[2, 2\]"):
         dsv4_npu_ops.compressor_metadata(**arguments)
 
 
-@pytest.mark.parametrize("name", ["rope_sin", "cu_seqlens", "start_pos", "kv_block_table"])
+def op_arguments(slot_format=FLAT):
+    """Keyword arguments of the op itself."""
+    arguments = good_arguments(slot_format=slot_format)
+    out = list(tensors_in(arguments.pop("out")).values())
+    return arguments | dict(out=out, fields=list(range(len(FIELDS))))
+
+
+@pytest.mark.parametrize("name", ["rope_cos", "rope_sin", "start_pos", "kv_block_table"])
 def test_another_device(name):
-    arguments = good_arguments()
-    out = arguments.pop("out")
+    arguments = op_arguments()
     arguments[name] = arguments[name].to("meta")
-    with pytest.raises(ValueError, match=rf"compressor_metadata: {name} is on meta, expected \S+ like rope_cos"):
-        torch.ops.dsv4_npu_ops.compressor_metadata.out.redispatch(
-            torch._C.DispatchKeySet(torch._C.DispatchKey.CPU),
-            *arguments.values(),
-            cos_out=out[0],
-            sin_out=out[1],
-            slot_mapping_out=out[2],
+    with pytest.raises(ValueError, match=rf"compressor_metadata: {name} is on meta, expected \S+ like cu_seqlens"):
+        torch.ops.dsv4_npu_ops.compressor_metadata.default.redispatch(
+            torch._C.DispatchKeySet(torch._C.DispatchKey.CPU), **arguments
         )
 
 
 @pytest.mark.one_variant
 @pytest.mark.parametrize("slot_format", [FLAT, PAIRS])
 def test_opcheck(device, slot_format):
-    arguments = good_arguments(slot_format=slot_format)
-    out = dict(zip(("cos_out", "sin_out", "slot_mapping_out"), arguments.pop("out"), strict=True))
-    values = tuple(value.to(device) if isinstance(value, torch.Tensor) else value for value in arguments.values())
-    opcheck(torch.ops.dsv4_npu_ops.compressor_metadata.default, values)
-    opcheck(torch.ops.dsv4_npu_ops.compressor_metadata.out, values, out)
+    opcheck(torch.ops.dsv4_npu_ops.compressor_metadata.default, (), op_arguments(slot_format))

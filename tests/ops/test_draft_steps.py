@@ -1,19 +1,22 @@
 """All steps of a multi-step draft against their oracle."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
 import torch
 from backends import opcheck
 from hypothesis import given
 from hypothesis import strategies as st
-from ops.step_inputs import POOLS, filled_tables
+from ops.any_tables import INTEGERS, Tables
+from ops.step_inputs import filled_tables
 from reference.draft_steps import draft_steps as oracle
+from reference.step import slot_of
 
-from dsv4_npu_ops import DraftSteps, KVLayout, build_draft_steps
+from dsv4_npu_ops import DraftSteps, KVLayout, PageTable, RequestTables, build_draft_steps
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
-INTEGERS = [torch.int32, torch.int64]
+DUMMIES = st.sampled_from([0, -1, 9, 1 << 20])
 
 
 def int32(*values):
@@ -42,9 +45,24 @@ def assert_equal(got, want):
 
 
 def random_slots(count, seed):
-    """Slots of which some are 0: a hole stays a hole."""
+    """Slots of which some are nobody's: 0 or less."""
     generator = torch.Generator().manual_seed(seed)
-    return torch.randint(0, 1 << 20, (count,), generator=generator, dtype=torch.int32) * (count % 3 != 1)
+    slots = torch.randint(1, 1 << 20, (count,), generator=generator, dtype=torch.int32)
+    holes = torch.rand(count, generator=generator)
+    slots[holes < 0.3] = 0
+    slots[holes < 0.2] = -1
+    return slots
+
+
+def reserved(reservation, topk, num_steps):
+    """Slot of a draft in a reservation laid out (request, topk, step), for the oracle."""
+    flat = reservation.tolist()
+
+    def slot(request, draft, step):
+        found = flat[(request * topk + draft) * num_steps + step]
+        return found if found > 0 else None
+
+    return slot
 
 
 @st.composite
@@ -65,64 +83,59 @@ def drafts(draw):
     length_dtype=st.sampled_from(INTEGERS),
     extra=st.sampled_from([0, 3]),
     seed=st.integers(0, 1 << 30),
+    dummy=DUMMIES,
 )
-def test_a_reservation_equals_the_oracle(device, case, dim, dtype, length_dtype, extra, seed):
+def test_a_reservation_equals_the_oracle(device, case, dim, dtype, length_dtype, extra, seed, dummy):
     context, lengths, topk, num_steps, entries = case
     cos, sin = rope_tables(context + 2, dim, dtype)
     reservation = random_slots(len(lengths) * topk * num_steps + extra, seed)
-    flat = reservation.tolist()
-    want = oracle(
-        lengths,
-        lambda request, k, step: flat[(request * topk + k) * num_steps + step],
-        cos.tolist(),
-        sin.tolist(),
-        topk,
-        num_steps,
-        context,
-        entries,
-    )
+    slots = reserved(reservation, topk, num_steps)
+    want = oracle(lengths, slots, cos.tolist(), sin.tolist(), topk, num_steps, context, entries, dummy)
     arguments = (torch.tensor(lengths, dtype=length_dtype, device=device), cos, sin, num_steps)
-    sizes = dict(topk=topk, reservation=reservation, max_context_len=context)
+    sizes = dict(topk=topk, reservation=reservation, max_context_len=context, dummy_slot=dummy)
     assert_equal(build_draft_steps(*arguments, **sizes, num_entries=entries), want)
     out = poisoned(num_steps, entries, dim, dtype)
     assert build_draft_steps(*arguments, **sizes, out=out) is out
     assert_equal(out, want)
 
 
-@given(
-    case=drafts(),
-    pool=st.sampled_from(["full", "swa"]),
-    dtypes=st.tuples(st.sampled_from(INTEGERS), st.sampled_from(INTEGERS)),
-    extra_columns=st.sampled_from([0, 3]),
-    data=st.data(),
-)
-def test_a_request_table_equals_the_oracle(device, case, pool, dtypes, extra_columns, data):
+@given(case=drafts(), dtypes=st.tuples(st.sampled_from(INTEGERS), st.sampled_from(INTEGERS)), dummy=DUMMIES, data=st.data())
+def test_any_tables_equal_the_oracle(device, case, dtypes, dummy, data):
     context, lengths, _, num_steps, _ = case
-    layout = KVLayout(max_requests=5, max_context_len=context, num_pages=dict.fromkeys(POOLS, 4), device=device)
-    tables = filled_tables(layout, data.draw(st.integers(0, 1 << 30)), device, extra_columns)
+    pool, indexed = data.draw(st.sampled_from(["full", "swa"])), data.draw(st.booleans())
+    num_requests = data.draw(st.integers(1, 5)) if indexed else max(1, len(lengths))
+    # Rings of columns need no batch here: any number will do.
+    seed = data.draw(st.integers(0, 1 << 30))
+    tables = Tables(seed, device, num_requests, context, 20, SimpleNamespace(rows=[]))
+    for name in ("full", "swa") if pool == "swa" and data.draw(st.booleans()) else (pool,):
+        tables.add(data.draw, name, small=True)
     # The index of a padding row is never used, so that it may be anything.
-    requests = [data.draw(st.integers(0, 4) if length else st.integers(-9, 999)) for length in lengths]
+    requests = [
+        data.draw(st.integers(0, num_requests - 1) if length else st.integers(-9, 999)) if indexed else row
+        for row, length in enumerate(lengths)
+    ]
     entries = len(lengths) + data.draw(st.sampled_from([0, 7]))
     cos, sin = rope_tables(context, 8)
-    table = getattr(tables, pool).tolist()
     want = oracle(
         lengths,
-        lambda request, k, step: table[requests[request]][lengths[request] + step],
+        lambda request, k, step: slot_of(tables.plain, pool, requests[request], lengths[request] + step),
         cos.tolist(),
         sin.tolist(),
         1,
         num_steps,
         context,
         entries,
+        dummy,
     )
     got = build_draft_steps(
         torch.tensor(lengths, dtype=dtypes[0], device=device),
         cos,
         sin,
         num_steps,
-        tables=tables,
-        req_pool_indices=torch.tensor(requests, dtype=dtypes[1], device=device),
+        tables=tables.request_tables(),
+        req_pool_indices=torch.tensor(requests, dtype=dtypes[1], device=device) if indexed else None,
         pool=pool,
+        dummy_slot=dummy,
         out=poisoned(num_steps, entries, 8),
     )
     assert_equal(got, want)
@@ -159,14 +172,12 @@ def test_many_requests_and_long_rows(device):
         got = build_draft_steps(
             lengths, cos, sin, num_steps, topk=topk, reservation=reservation, num_entries=rows * topk + tail
         )
-        flat = reservation.tolist()
+        rows_of_rope = [[p] for p in range(context)]
         want = oracle(
             lengths.tolist(),
-            lambda request, k, step, flat=flat, topk=topk, num_steps=num_steps: flat[
-                (request * topk + k) * num_steps + step
-            ],
-            [[p] for p in range(context)],
-            [[p] for p in range(context)],
+            reserved(reservation, topk, num_steps),
+            rows_of_rope,
+            rows_of_rope,
             topk,
             num_steps,
             context,
@@ -177,8 +188,27 @@ def test_many_requests_and_long_rows(device):
         assert torch.equal(got.cos, cos[got.positions]) and torch.equal(got.sin, sin[got.positions])
 
 
+def test_many_requests_of_a_table(device):
+    """More requests than a tile of slots takes, one of which is a block table's row."""
+    rows, num_steps, context = 500, 3, 300
+    generator = torch.Generator().manual_seed(7)
+    pages = torch.randint(0, 1 << 15, (rows, 19), generator=generator, dtype=torch.int32)
+    tables = RequestTables.of({"swa": PageTable(pages.to(device), 16)}, max_context_len=context)
+    cos, sin = rope_tables(context, 4)
+    lengths = torch.arange(rows, device=device) % (context + 1)
+    got = build_draft_steps(lengths, cos, sin, num_steps, tables=tables, dummy_slot=-1)
+    want = [
+        [
+            int(pages[i, (n + j) // 16]) * 16 + (n + j) % 16 if n and n + j < context and pages[i, (n + j) // 16] else -1
+            for i, n in enumerate(lengths.tolist())
+        ]
+        for j in range(num_steps)
+    ]
+    assert got.slots.tolist() == want
+
+
 def make_tables():
-    layout = KVLayout(page_size=16, max_requests=4, max_context_len=300, num_pages=dict.fromkeys(POOLS, 8))
+    layout = KVLayout(page_size=16, max_requests=4, max_context_len=300, num_pages={"full": 8, "swa": 8})
     return filled_tables(layout, 0, "cpu")
 
 
@@ -194,9 +224,11 @@ BAD_ARGUMENTS = [
     (dict(reservation=int32(*range(5))), "reservation has 5 entries, expected at least 2 x 1 x 3"),
     (dict(reservation=torch.zeros(6, dtype=torch.int64)), "reservation has dtype Long, expected Int"),
     (dict(reservation=torch.zeros(2, 3, dtype=torch.int32)), "reservation has shape [2, 3], expected 1 dimension"),
-    (dict(reservation=None), "reservation is None, expected a tensor, or a table with req_pool_indices"),
+    (dict(reservation=None), "reservation is None and pool is -1, expected a reservation, or pool 0 (full) or 1 (swa) of"),
     (dict(reservation=None, tables=make_tables(), requests=int32(0, 1, 2)), "req_pool_indices has shape [3], expected"),
-    (dict(reservation=None, tables=make_tables(), requests=None), "reservation is None, expected a tensor, or a table"),
+    (dict(reservation=None, tables=make_tables().select("full")), "pool is swa, expected one that exists"),
+    (dict(reservation=None, tables=make_tables(), requests=torch.zeros(2)), "req_pool_indices has dtype Float, expected"),
+    (dict(dummy_slot=2**31), "dummy_slot is 2147483648, expected a number within int32"),
     (
         dict(reservation=None, tables=make_tables(), requests=int32(0, 1), topk=2, entries=8),
         "topk is 2, expected 1 without a reservation",
@@ -223,7 +255,11 @@ BAD_VALUES = [
     (dict(lens=int32(301, 2)), "seq_lens[0] is 301, expected at most 300 (max_context_len)"),
     (
         dict(reservation=None, tables=make_tables(), requests=int32(0, 4)),
-        "req_pool_indices[1] is 4, expected 0 <= index < 4 (rows of the table)",
+        "req_pool_indices[1] is 4, expected 0 <= index < 4 (rows of the tables)",
+    ),
+    (
+        dict(reservation=None, tables=make_tables(), lens=int32(0, 0, 0, 0, 1), entries=5),
+        "seq_lens has a length in row 4, expected at most 4 rows (those of the tables)",
     ),
 ]
 
@@ -243,6 +279,7 @@ def test_bad_calls_raise_and_write_nothing(bad, message):
         req_pool_indices=bad.get("requests"),
         pool=bad.get("pool", "swa"),
         max_context_len=bad.get("max_context_len"),
+        dummy_slot=bad.get("dummy_slot", 0),
     )
     out = poisoned(3, bad.get("entries", 4), 4)
     for name in ("slots", "positions", "kv_lens", "cos_out", "sin_out"):
@@ -295,16 +332,18 @@ def test_simulated_traffic_is_what_must_move(ascend_sim):
 def test_bad_sizes():
     with pytest.raises(ValueError, match=r"DraftSteps\.empty: num_steps, num_entries and rope_dim are 2, -1 and 4"):
         DraftSteps.empty(2, -1, 4)
-    with pytest.raises(ValueError, match="draft_steps: num_entries is -1, expected at least 0"):
+    with pytest.raises(ValueError, match="num_steps, num_entries and rope_dim are 1, -1 and 2, expected at least 0"):
         build_draft_steps(int32(), torch.zeros(9, 2), torch.zeros(9, 2), 1, reservation=int32(), num_entries=-1)
+    with pytest.raises(ValueError, match=r"draft_steps: rope_cos has shape \[9\], expected 2 dimensions"):
+        build_draft_steps(int32(), torch.zeros(9), torch.zeros(9), 1, reservation=int32())
 
 
 @pytest.mark.one_variant
 @pytest.mark.parametrize("from_table", [False, True])
 def test_opcheck(device, from_table):
-    tables, (cos, sin) = make_tables(), rope_tables(300, 4)
-    source = (None, int32(0, 3), tables.swa) if from_table else (int32(*range(6)), None, None)
-    inputs = (torch.tensor([126, 7], device=device), *source, cos, sin, 1, 3)
-    opcheck(torch.ops.dsv4_npu_ops.draft_steps.default, (*inputs, 4, 300))
-    out = fields_of(poisoned(3, 4, 4))
-    opcheck(torch.ops.dsv4_npu_ops.draft_steps.out, (*inputs, 300), out)
+    (cos, sin), empty = rope_tables(300, 4), RequestTables.of({}, max_context_len=300)
+    tables = make_tables() if from_table else empty
+    requests, reservation = (int32(0, 3), None) if from_table else (None, int32(*range(6)))
+    lengths, pool = torch.tensor([126, 7], device=device), 1 if from_table else -1
+    arguments = (tables.op_tables, tables.op_addressing, requests, reservation, lengths, cos, sin, pool, 1, 3, 300, -1)
+    opcheck(torch.ops.dsv4_npu_ops.draft_steps.default, arguments, fields_of(poisoned(3, 4, 4)))

@@ -2,22 +2,28 @@
 
 import pytest
 import torch
-from ops.step_inputs import POOLS, Step, as_lists, filled_tables
-from ops.test_compress_metadata import assert_equal, build, expect, page_widths
-from ops.test_verify_step import assert_equal as assert_step_equal
-from ops.test_verify_step import expect as expect_step
-from ops.test_verify_step import fields_of, poisoned, rope_tables
-from ops.test_verify_step import page_widths as step_page_widths
-from reference.verify_bundle import verify_bundle
+from ops.step_inputs import Step, filled_tables, plain_pools
+from ops.test_step_wrappers import assert_equal, build_bundle, build_metadata, expect, poisoned, rope_tables, tensors_of
+from reference.step import POOLS
 
 import dsv4_npu_ops
-from dsv4_npu_ops import build_verify_step, flatten_verify_bundle
+from dsv4_npu_ops import (
+    CompressMetadata,
+    OutCacheLoc,
+    PageTable,
+    RequestTables,
+    StepRows,
+    VerifyStep,
+    build_step,
+    build_verify_step,
+    flatten_verify_bundle,
+)
 
 pytestmark = pytest.mark.device_only
 
-NEGATIVE_LENGTH, NEGATIVE_OPERAND, PREFIX_BEYOND_LENGTH, BEYOND_CONTEXT = 1, 2, 3, 4
-BEYOND_MAX_SEQ_LEN, UNKNOWN_REQUEST, BEYOND_TOKENS, BEYOND_GROUPS, POSITION_OUT_OF_RANGE = 5, 6, 7, 8, 100
-COMPRESS_METADATA, VERIFY_BUNDLE, VERIFY_STEP = 2, 3, 4
+NEGATIVE_LENGTH, NEGATIVE_OPERAND, SHORTER_THAN_OPERAND, BEYOND_CONTEXT = 1, 2, 3, 4
+BEYOND_PAGE_TABLES, UNKNOWN_REQUEST, BEYOND_TOKENS, BEYOND_GROUPS, BEYOND_RING, BEYOND_COLUMNS = 5, 6, 7, 8, 9, 10
+POSITION_OUT_OF_RANGE, STEP = 100, 4
 
 
 def make_step(form, requests, lengths, operands=None, width=0, *, page=16, context=300, max_requests=4):
@@ -31,7 +37,7 @@ def make_step(form, requests, lengths, operands=None, width=0, *, page=16, conte
     tables = filled_tables(layout, 0, "cpu")
     operands = operands or [0] * len(requests)
     dtypes = (torch.int64, torch.int64, torch.int64)
-    return Step(form, layout, tables, as_lists(tables), requests, lengths, operands, width, dtypes)
+    return Step(form, layout, tables, plain_pools(tables), requests, lengths, operands, width, dtypes)
 
 
 # form, width, the middle row (request, length, operand), fault, value; the padding that it becomes (length, operand)
@@ -41,12 +47,12 @@ BAD_ROWS = [
     ("verify", 2, (1, -8, 0), NEGATIVE_LENGTH, -8, (0, 0)),
     ("verify", 2, (1, 299, 0), BEYOND_CONTEXT, 299, (0, 0)),
     ("verify", 2, (1, 2**62, 0), BEYOND_CONTEXT, 0, (0, 0)),
-    ("verify", 2, (1, 199, 0), BEYOND_MAX_SEQ_LEN, 199, (0, 0)),
+    ("verify", 2, (1, 207, 0), BEYOND_PAGE_TABLES, 207, (0, 0)),
     ("ragged", 0, (1, 8, -3), NEGATIVE_OPERAND, -3, (0, 0)),
     ("ragged", 0, (7, 8, 3), UNKNOWN_REQUEST, 7, (0, 3)),
     ("ragged", 0, (1, 8, 38), BEYOND_TOKENS, 8, (0, 0)),
     ("ragged", 0, (1, 0, 2**40), BEYOND_TOKENS, 0, (0, 0)),
-    ("prefill", 0, (1, 5, 6), PREFIX_BEYOND_LENGTH, 5, (6, 6)),
+    ("prefill", 0, (1, 5, 6), SHORTER_THAN_OPERAND, 5, (6, 6)),
     ("prefill", 0, (1, 5, -6), NEGATIVE_OPERAND, -6, (6, 6)),
     ("prefill", 0, (1, -(2**63), 2), NEGATIVE_LENGTH, 0, (6, 6)),
     ("decode", 0, (4, 5, 0), UNKNOWN_REQUEST, 4, (0, 0)),
@@ -65,22 +71,68 @@ def test_a_bad_row_is_padding_and_reported(ascend_sim, blocks, form, width, row,
     want = with_middle_row(form, width, 0, *padding)
     tokens = 3 if form == "decode" else 40
     ascend_sim.force_blocks(blocks)
-    got = build(step, "cpu", num_tokens=tokens, max_seq_len=200)
+    got = build_metadata(step, "cpu", num_tokens=tokens, max_seq_len=200)
     ascend_sim.force_blocks(0)
-    assert_equal(got, expect(want, num_tokens=tokens, columns=page_widths(step.layout, 200)))
-    assert ascend_sim.take_errors() == [[COMPRESS_METADATA, fault, 1, value, 0, 0, 0, 0]]
+    assert_equal(got, expect(want, num_tokens=tokens, length=200))
+    assert ascend_sim.take_errors() == [[STEP, fault, 1, value, 0, 0, 0, 0]]
+
+
+# rows of a form, the middle one of which is bad, and what they are with padding there; fault, value
+BAD_FORMS: list[tuple] = [
+    (StepRows.final, ([7, 2, 9], 3), ([7, 0, 9], 3), SHORTER_THAN_OPERAND, 2),
+    (StepRows.final, ([7, 5, 9], [3, 6, 3]), ([7, 0, 9], [3, 6, 3]), SHORTER_THAN_OPERAND, 5),
+    (StepRows.final, ([7, 5, 9], [3, -6, 3]), ([7, 5, 9], [3, 0, 3]), NEGATIVE_OPERAND, -6),
+    (StepRows.mixed, ([0, 3, 9, 12], [7, 5, 9]), ([0, 3, 9, 12], [7, 0, 9]), SHORTER_THAN_OPERAND, 5),
+    (StepRows.mixed, ([0, 3, 9, 12], [7, 301, 9]), ([0, 3, 9, 12], [7, 0, 9]), BEYOND_CONTEXT, 301),
+]
+
+
+@pytest.mark.parametrize("blocks", [1, 7])
+@pytest.mark.parametrize("form, bad, padded, fault, value", BAD_FORMS)
+def test_a_bad_row_of_a_final_form_is_padding_and_reported(ascend_sim, blocks, form, bad, padded, fault, value):
+    tables, outs = make_step("decode", [], []).tables, []
+    for operands in (bad, padded):
+        out = dsv4_npu_ops.Step(start_pos=torch.full((3,), -77, dtype=torch.int32), seqused=torch.zeros(3).int(),
+                                out_swa_loc=torch.full((20,), -77), positions=torch.full((20,), -77))  # fmt: skip
+        rows = form(*(torch.tensor(values) if isinstance(values, list) else values for values in operands))
+        ascend_sim.force_blocks(blocks)
+        build_step(tables, rows, out)
+        ascend_sim.force_blocks(0)
+        outs.append(out)
+    for name in ("start_pos", "seqused", "out_swa_loc", "positions"):
+        assert torch.equal(getattr(outs[0], name), getattr(outs[1], name)), name
+    assert ascend_sim.take_errors() == [[STEP, fault, 1, value, 0, 0, 0, 0]]
+
+
+def test_a_row_with_more_live_pages_than_a_ring_has_columns_is_padding(ascend_sim):
+    ring = torch.arange(1, 9, dtype=torch.int32).reshape(2, 4)
+    tables = RequestTables.of({"swa": PageTable(ring, 16)}, sliding_window=48, max_context_len=300)
+    out = dsv4_npu_ops.Step(out_swa_loc=torch.full((20,), -77), swa_page_table=torch.zeros(2, 19).int())
+    build_step(tables, StepRows.verify(torch.tensor([90, 100]), torch.tensor([5, 14])), out)
+    # Pages 2 to 5 of the first row; the second one would also need page 7 beside 3, which is in the same column.
+    assert out.out_swa_loc.tolist() == [*range(2 * 16 + 10, 2 * 16 + 15), *[0] * 15]
+    assert out.swa_page_table.tolist() == [[-1, -1, 3, 4, 1, 2, *[-1] * 13], [0, *[-1] * 18]]
+    assert ascend_sim.take_errors() == [[STEP, BEYOND_RING, 1, 100, 0, 0, 0, 0]]
+
+
+@pytest.mark.parametrize("field, columns", [("c4_state_locs", 8 + 3), ("c128_state_locs", 128 + 3), ("window_locs", 23)])
+def test_a_row_with_more_tokens_than_columns_is_padding(ascend_sim, field, columns):
+    step = make_step("ragged", [0, 1], [40, 40], [3, 4])
+    out, want = (dsv4_npu_ops.Step(**{field: torch.full((2, columns), -77, dtype=torch.int32)}) for _ in range(2))
+    build_step(step.tables, StepRows.verify(torch.tensor([40, 40]), torch.tensor([3, 4])), out)
+    build_step(step.tables, StepRows.verify(torch.tensor([40, 0]), torch.tensor([3, 4])), want)
+    assert torch.equal(getattr(out, field), getattr(want, field))
+    assert ascend_sim.take_errors() == [[STEP, BEYOND_COLUMNS, 1, 40, 0, 0, 0, 0]]
 
 
 def test_a_row_with_more_groups_than_fit_is_padding(ascend_sim):
     step = make_step("verify", [0, 1, 2, 3], [3, 7, 11, 15], width=1)
-    out = dsv4_npu_ops.OutCacheLoc.empty(step.layout, 4, 4)
+    out = OutCacheLoc.empty(step.layout, 4, 4)
     out.out_c4_loc = torch.full((2,), -77, dtype=torch.int32)
-    requests, lengths, _ = step.tensors("cpu")
-    flatten_verify_bundle(step.tables, requests, lengths, 1, out=out)
-    want = verify_bundle(step.rows, [0, 1, 0, 0], [3, 7, 0, 0], [1] * 4, capacities=dict(c4=2, c128=4))
-    assert {name: getattr(out, name).tolist() for name in want} == want
+    build_bundle(step, "cpu", out=out)
+    assert_equal(out, expect(make_step("verify", [0, 1, 0, 0], [3, 7, 0, 0], width=1), groups=dict(c4=2, c128=4)))
     # The first bad row is the one to tell of.
-    assert ascend_sim.take_errors() == [[VERIFY_BUNDLE, BEYOND_GROUPS, 2, 11, 0, 0, 0, 0]]
+    assert ascend_sim.take_errors() == [[STEP, BEYOND_GROUPS, 2, 11, 0, 0, 0, 0]]
 
 
 GROUP_OUTPUTS = [
@@ -94,27 +146,25 @@ GROUP_OUTPUTS = [
 @pytest.mark.parametrize("short", GROUP_OUTPUTS)
 def test_a_row_with_more_groups_than_one_output_of_a_verify_step_is_padding(ascend_sim, short):
     step = make_step("verify", [0, 1, 2], [127, 255, 127], width=1)
-    cos, sin = rope_tables(300, 4, "cpu")
-    out = poisoned(step.layout, 3, 3, 4)
+    rope = rope_tables(300, 4, "cpu")
+    out = poisoned(VerifyStep.empty(step.layout, 3, 3, 4))
     for owner in (out, out.out_cache_loc, out.metadata):
         for name in short:
             if hasattr(owner, name):
                 setattr(owner, name, getattr(owner, name)[:2])
     requests, lengths, _ = step.tensors("cpu")
-    build_verify_step(step.tables, requests, lengths, 1, cos, sin, out=out)
-    padded = make_step("verify", [0, 1, 0], [127, 255, 0], width=1)
-    want = expect_step(padded, cos, sin, step_page_widths(step.layout, 300))
-    assert_step_equal(out, want | {name: want[name][:2] for name in short})
-    assert ascend_sim.take_errors() == [[VERIFY_STEP, BEYOND_GROUPS, 2, 127, 0, 0, 0, 0]]
+    build_verify_step(step.tables, requests, lengths, 1, *rope, out=out)
+    want = expect(make_step("verify", [0, 1, 0], [127, 255, 0], width=1), rope=rope)
+    assert_equal(out, want | {name: want[name][:2] for name in short})
+    assert ascend_sim.take_errors() == [[STEP, BEYOND_GROUPS, 2, 127, 0, 0, 0, 0]]
 
 
 def test_a_row_with_more_pages_than_fit_is_padding(ascend_sim):
     step = make_step("decode", [0, 1], [32, 33])
-    out = dsv4_npu_ops.CompressMetadata.empty(step.layout, 2, 2, 32)
-    build(step, "cpu", out=out)
-    want = make_step("decode", [0, 1], [32, 0])
-    assert_equal(out, expect(want, columns=page_widths(step.layout, 32)))
-    assert ascend_sim.take_errors() == [[COMPRESS_METADATA, BEYOND_MAX_SEQ_LEN, 1, 33, 0, 0, 0, 0]]
+    out = CompressMetadata.empty(step.layout, 2, 2, 32)
+    build_metadata(step, "cpu", out=out)
+    assert_equal(out, expect(make_step("decode", [0, 1], [32, 0]), length=32))
+    assert ascend_sim.take_errors() == [[STEP, BEYOND_PAGE_TABLES, 1, 33, 0, 0, 0, 0]]
 
 
 @pytest.mark.parametrize("blocks", [1, 7])
@@ -131,7 +181,7 @@ def test_rope_rows_past_the_table_are_nan(ascend_sim, blocks):
         want = torch.stack([table[p] if p < 122 else torch.full((5,), torch.nan) for p in positions])
         torch.testing.assert_close(rows, want, rtol=0, atol=0, equal_nan=True)
     assert torch.equal(got.c128_cos, cos[:1].expand(3, -1))
-    assert ascend_sim.take_errors() == [[VERIFY_STEP, POSITION_OUT_OF_RANGE, 3, 124, 0, 0, 0, 0]]
+    assert ascend_sim.take_errors() == [[STEP, POSITION_OUT_OF_RANGE, 3, 124, 0, 0, 0, 0]]
 
 
 @pytest.mark.parametrize("blocks, dim", [(0, 64), (1, 128)])
@@ -142,18 +192,17 @@ def test_large_verify_step(ascend_sim, blocks, dim):
     lengths = [(i * 997 + 4000) % (context - width) for i in range(rows)]
     lengths[5] = 0
     step = make_step("verify", list(range(rows)), lengths, None, width, page=128, context=context, max_requests=rows)
-    cos, sin = rope_tables(context, dim, "cpu")
+    rope = rope_tables(context, dim, "cpu")
     requests, lens, _ = step.tensors("cpu")
     ascend_sim.force_blocks(blocks)
-    got = build_verify_step(step.tables, requests, lens, width, cos, sin)
+    got = build_verify_step(step.tables, requests, lens, width, *rope)
     ascend_sim.force_blocks(0)
-    assert_step_equal(got, expect_step(step, cos, sin, step_page_widths(step.layout, context)))
+    assert_equal(got, expect(step, rope=rope))
     assert ascend_sim.take_errors() == []
     (launch,) = ascend_sim.take_counters()
-    assert launch["kernel"] == "verify_step"
-    outputs = fields_of(got).values()
-    assert launch["mte3_bytes"] == sum(tensor.numel() * tensor.element_size() for tensor in outputs)
-    # Slots, and the rows of RoPE tables that belong to groups; what every block reads of the lengths counts apart.
+    assert launch["kernel"] == "fill_step"
+    assert launch["mte3_bytes"] == sum(tensor.nbytes for tensor in tensors_of(got).values())
+    # Page ids, and the rows of RoPE tables that belong to groups; what every block reads of the lengths counts apart.
     inputs = launch["mte2_bytes"] - launch["blocks"] * rows * 2 * 8
     assert launch["mte3_bytes"] + inputs <= 1.25 * 2 * launch["mte3_bytes"]
 
@@ -161,8 +210,7 @@ def test_large_verify_step(ascend_sim, blocks, dim):
 @pytest.mark.parametrize("page, context", [(1, 3000), (2, 5000)])
 def test_page_tables_wider_than_a_tile(ascend_sim, page, context):
     step = make_step("decode", [0, 1, 2], [context, 0, context - 900], page=page, context=context)
-    got = build(step, "cpu")
-    assert_equal(got, expect(step, columns=page_widths(step.layout, context)))
+    assert_equal(build_metadata(step, "cpu"), expect(step))
     assert ascend_sim.take_errors() == []
 
 
@@ -170,9 +218,9 @@ def test_page_tables_wider_than_a_tile(ascend_sim, page, context):
 def test_prefill_of_several_tiles(ascend_sim, blocks):
     step = make_step("prefill", [0, 1, 2, 3], [11000, 2600, 7, 9001], [3, 100, 7, 2], page=64, context=11000)
     ascend_sim.force_blocks(blocks)
-    got = build(step, "cpu")
+    got = build_metadata(step, "cpu")
     ascend_sim.force_blocks(0)
-    assert_equal(got, expect(step, columns=page_widths(step.layout, 11000)))
+    assert_equal(got, expect(step))
     assert ascend_sim.take_errors() == []
 
 
@@ -185,26 +233,24 @@ def test_bundle_of_several_tiles(ascend_sim, form):
     ascend_sim.force_blocks(1)
     got = flatten_verify_bundle(step.tables, requests, lengths, step.num_draft_tokens("cpu"))
     ascend_sim.force_blocks(0)
-    want = verify_bundle(step.rows, step.requests, step.lengths, widths)
-    assert {name: getattr(got, name).tolist() for name in want} == want
+    assert_equal(got, expect(step))
     assert ascend_sim.take_errors() == []
 
 
 def test_as_many_rows_as_a_device_takes(ascend_sim):
     rows = 4096
     step = make_step("ragged", [3] * rows, [i % 200 for i in range(rows)], [i % 3 for i in range(rows)], context=210)
-    got = build(step, "cpu", max_seq_len=210)
-    assert_equal(got, expect(step, columns=page_widths(step.layout, 210)))
+    assert_equal(build_metadata(step, "cpu", max_seq_len=210), expect(step, length=210))
     assert ascend_sim.take_errors() == []
 
 
 def test_more_rows_than_a_device_takes():
     step = make_step("decode", [0] * 4097, [1] * 4097)
     with pytest.raises(ValueError, match="req_pool_indices has 4097 entries, expected at most 4096 on a device"):
-        build(step, "cpu")
+        build_metadata(step, "cpu")
 
 
 def test_host_numbers_that_do_not_fit():
     step = make_step("verify", [0, 1], [5, 6], width=4)
     with pytest.raises(ValueError, match=r"num_tokens is 7 .*, expected at least 4 for each of 2 rows"):
-        build(step, "cpu", num_tokens=7)
+        build_metadata(step, "cpu", num_tokens=7)

@@ -1,8 +1,8 @@
 """Plain-Python oracle of the draft steps: one draft at a time, straight from docs/spec.md."""
 
 
-def draft_steps(lengths, slot_of, cos, sin, topk, num_steps, context, num_entries):
-    """slot_of(request, k, step): slot of a live draft. cos, sin: lists of rows.
+def draft_steps(lengths, slot_of, cos, sin, topk, num_steps, context, num_entries, dummy=0):
+    """slot_of(request, k, step): slot of a live draft, None for nobody's. cos, sin: lists of rows.
 
     Returns slots, positions, kv_lens, cos and sin by output name, each a list of steps of lists of entries.
     """
@@ -13,10 +13,11 @@ def draft_steps(lengths, slot_of, cos, sin, topk, num_steps, context, num_entrie
             for k in range(topk):
                 position = length + step
                 if length == 0 or position >= context:
-                    entries.append((0, 0, 1))
+                    entries.append((dummy, 0, 1))
                 else:
-                    entries.append((slot_of(request, k, step), position, position + 1))
-        entries += [(0, 0, 1)] * (num_entries - len(entries))
+                    slot = slot_of(request, k, step)
+                    entries.append((dummy if slot is None else slot, position, position + 1))
+        entries += [(dummy, 0, 1)] * (num_entries - len(entries))
         out["slots"].append([slot for slot, _, _ in entries])
         out["positions"].append([position for _, position, _ in entries])
         out["kv_lens"].append([length for _, _, length in entries])

@@ -14,8 +14,8 @@ constexpr char kOp[] = "advance_step";
 constexpr int64_t kInt32Max = std::numeric_limits<int32_t>::max();
 
 constexpr const char* kFieldNames[kNumAdvancedFields] = {
-    "seq_lens",     "extend_lens",   "token_ids",     "positions",    "out_full_loc",
-    "out_swa_loc",  "sampled_index", "hidden_states", "valid_counts", "rejected_lens"};
+    "out.seq_lens",    "out.extend_lens",   "out.token_ids",     "out.positions",    "out.out_full_loc",
+    "out.out_swa_loc", "out.sampled_index", "out.hidden_states", "out.valid_counts", "out.rejected_lens"};
 
 // Returns whether the values are int64.
 int32_t check_row_values(const char* name, const at::Tensor& values, int64_t entries, const AdvanceArguments& a) {

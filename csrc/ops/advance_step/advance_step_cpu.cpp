@@ -62,28 +62,40 @@ struct RowReader {
     }
 };
 
+std::string describe_tokens(int64_t i, const VerifiedRow& row, const AdvanceStepParams& p) {
+    if (!p.has_cu_seqlens) {
+        return c10::str("seq_lens[", i, "] is ", row.seq_len, ", expected at least ", p.width,
+                        " (tokens of the row, which it counts)");
+    }
+    return c10::str("cu_seqlens[", i, "] and the next are ", row.first_token, " and ", row.end_token,
+                    ", expected an interval of the ", p.num_tokens, " tokens",
+                    p.lengths_are_final ? c10::str(" of at most ", row.seq_len, " (seq_lens counts them)") : "");
+}
+
 std::string describe(int32_t fault, int64_t i, const VerifiedRow& row, const AdvanceStepParams& p) {
     const std::string length = c10::str("seq_lens[", i, "] is ", row.seq_len);
     switch (fault) {
         case kAdvanceNegativeLength:
             return length + ", expected at least 0";
         case kAdvanceBadTokens:
-            return c10::str("cu_seqlens[", i, "] and the next are ", row.first_token, " and ", row.end_token,
-                            ", expected an interval of the ", p.num_tokens, " tokens",
-                            p.lengths_are_final ? c10::str(" of at most ", row.seq_len, " (seq_lens counts them)") : "");
+            return describe_tokens(i, row, p);
         case kAdvanceBadDrafts:
-            return c10::str("num_draft_tokens[", i, "] is ", row.drafts, ", expected 0 or less than ", width_of(row),
+            return c10::str("num_draft_tokens[", i, "] is ", row.drafts, ", expected 0, or less than ", width_of(row),
                             " (tokens of the row)");
         case kAdvanceBadAccepted:
-            return c10::str(p.num_samples == 0 ? "accepted_lens[" : "valid samples of row [", i, "] is ", row.count,
-                            ", expected 0 to ", p.has_drafts ? row.drafts + 1 : width_of(row), " (",
-                            p.has_drafts ? "drafts and one more)" : "tokens of the row)");
+            return c10::str(p.num_samples == 0 ? "accepted_lens[" : "number of samples in token_ids[", i, "] is ",
+                            row.count, ", expected 0 to ", most_accepted(row, p),
+                            p.has_drafts ? " (drafts and one more)" : " (tokens of the row)");
         case kAdvanceBeyondContext:
-            return c10::str(length, " before ", row.count, " accepted tokens, expected at most ", p.max_context_len,
-                            " (max_context_len) with them");
+            return row.seq_len > p.max_context_len
+                       ? c10::str(length, ", expected at most ", p.max_context_len, " (max_context_len)")
+                       : c10::str(length, " before ", advanced_row(row, p).accepted, " accepted tokens, expected at most ",
+                                  p.max_context_len, " (max_context_len) with them");
         default:
-            return c10::str("req_pool_indices[", i, "] is ", row.request, ", expected 0 <= index < ", p.max_requests,
-                            " (rows of the tables)");
+            return p.has_requests ? c10::str("req_pool_indices[", i, "] is ", row.request, ", expected 0 <= index < ",
+                                             p.max_requests, " (rows of the tables)")
+                                  : c10::str("seq_lens has tokens in row ", i, ", expected at most ", p.max_requests,
+                                             " rows (those of the tables)");
     }
 }
 

@@ -110,6 +110,12 @@ DSV4_HOST_DEVICE constexpr AdvancedRow advanced_row(const VerifiedRow& row, cons
     return AdvancedRow{p.lengths_are_final != 0 ? row.seq_len - width : row.seq_len, width - rejected, rejected};
 }
 
+// Inputs that may have been accepted, or samples that a row may have: one for each input that was judged. A row without drafts
+// has its last input judged, if it has any.
+DSV4_HOST_DEVICE constexpr int64_t most_accepted(const VerifiedRow& row, const AdvanceStepParams& p) {
+    return p.has_drafts != 0 ? min_of(row.drafts + 1, width_of(row)) : width_of(row);
+}
+
 // No operation here overflows, whatever the values are.
 DSV4_HOST_DEVICE constexpr int32_t advance_fault(const VerifiedRow& row, const AdvanceStepParams& p) {
     if (row.seq_len < 0) {
@@ -128,8 +134,7 @@ DSV4_HOST_DEVICE constexpr int32_t advance_fault(const VerifiedRow& row, const A
     if (p.has_drafts != 0 && (row.drafts < 0 || row.drafts > width_of(row) - (row.drafts != 0 ? 1 : 0))) {
         return kAdvanceBadDrafts;
     }
-    const int64_t most = p.has_drafts != 0 ? row.drafts + 1 : width_of(row);
-    if (row.count < 0 || row.count > most) {
+    if (row.count < 0 || row.count > most_accepted(row, p)) {
         return kAdvanceBadAccepted;
     }
     const AdvancedRow next = advanced_row(row, p);

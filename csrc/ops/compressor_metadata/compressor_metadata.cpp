@@ -1,8 +1,8 @@
 #include "ops/compressor_metadata/compressor_metadata.h"
 
-#include <ATen/ops/empty.h>
-#include <torch/library.h>
+#include <limits>
 
+#include "torch/check.h"
 #include "torch/rope_dtype.h"
 
 namespace dsv4 {
@@ -10,104 +10,158 @@ namespace {
 
 constexpr char kOp[] = "compressor_metadata";
 
-void check_numbers(const CompressorMetadataInputs& in) {
-    check::at_least(kOp, "num_rows", in.num_rows, 0);
-    check::at_least(kOp, "num_reqs", in.num_reqs, 0);
-    check::at_least(kOp, "compress_ratio", in.compress_ratio, 1);
-    check::at_least(kOp, "kv_block_size", in.kv_block_size, 1);
-    TORCH_CHECK_VALUE(in.kv_block_size <= kInt32Max, kOp, ": kv_block_size is ", in.kv_block_size,
-                      ", expected at most ", kInt32Max);
-    TORCH_CHECK_VALUE(in.slot_mapping_format == kSlotMappingFlat || in.slot_mapping_format == kSlotMappingPairs, kOp,
-                      ": slot_mapping_format is ", in.slot_mapping_format, ", expected 1 (flat) or 2 (block, offset)");
+constexpr const char* kFieldNames[kNumCompressorFields] = {"out.cos", "out.sin", "out.slot_mapping", "out.positions"};
+
+void check_numbers(const CompressorMetadataArguments& a) {
+    check::at_least(kOp, "num_rows", a.num_rows, 0);
+    check::at_least(kOp, "num_reqs", a.num_reqs, 0);
+    check::at_least(kOp, "compress_ratio", a.compress_ratio, 1);
+    check::at_least(kOp, "kv_block_size", a.kv_block_size, 1);
+    TORCH_CHECK_VALUE(a.kv_block_size <= kInt32Max, kOp, ": kv_block_size is ", a.kv_block_size, ", expected at most ",
+                      kInt32Max);
+    TORCH_CHECK_VALUE(a.slot_mapping_format == kSlotMappingFlat || a.slot_mapping_format == kSlotMappingPairs, kOp,
+                      ": slot_mapping_format is ", a.slot_mapping_format, ", expected 1 (flat) or 2 (block, offset)");
 }
 
-// A tensor of one entry or row for each request. It may have more: a captured bucket keeps its size.
-void check_per_request(const char* name, const at::Tensor& tensor, int64_t dim, int64_t minimum,
-                       const at::Tensor& rope_cos) {
-    check::dim(kOp, name, tensor, dim);
-    check::same_device(kOp, name, tensor, "rope_cos", rope_cos);
-    TORCH_CHECK_VALUE(tensor.size(0) >= minimum, kOp, ": ", name, " has ", tensor.size(0),
-                      dim == 1 ? " entries" : " rows", ", expected at least ", minimum, " for num_reqs");
+int32_t shift_or_none(int64_t number) { return is_power_of_two(number) ? log2_of(number) : -1; }
+
+// One number for each request; returns whether they are int64. There may be more: a captured bucket keeps its size.
+int32_t check_per_request(const char* name, const at::Tensor& values, int64_t minimum, const at::Tensor& on) {
+    check::dim(kOp, name, values, 1);
+    check::same_device(kOp, name, values, "cu_seqlens", on);
+    TORCH_CHECK_VALUE(values.size(0) >= minimum, kOp, ": ", name, " has ", values.size(0),
+                      " entries, expected at least ", minimum, " for num_reqs");
+    check::integer(kOp, name, values);
+    check::contiguous(kOp, name, values);
+    return values.scalar_type() == at::kLong;
 }
 
-void check_inputs(const CompressorMetadataInputs& in) {
-    check_numbers(in);
-    check::dim(kOp, "rope_cos", in.rope_cos, 2);
-    check::rope_dtype(kOp, "rope_cos", in.rope_cos);
-    check::contiguous(kOp, "rope_cos", in.rope_cos);
-    check::dtype(kOp, "rope_sin", in.rope_sin, {in.rope_cos.scalar_type()});
-    check::same_device(kOp, "rope_sin", in.rope_sin, "rope_cos", in.rope_cos);
-    check::shape(kOp, "rope_sin", in.rope_sin, in.rope_cos.sizes());
-    check::contiguous(kOp, "rope_sin", in.rope_sin);
-    check_per_request("cu_seqlens", in.cu_seqlens, 1, in.num_reqs + 1, in.rope_cos);
-    check::integer(kOp, "cu_seqlens", in.cu_seqlens);
-    check::contiguous(kOp, "cu_seqlens", in.cu_seqlens);
-    check_per_request("start_pos", in.start_pos, 1, in.num_reqs, in.rope_cos);
-    check::integer(kOp, "start_pos", in.start_pos);
-    check::contiguous(kOp, "start_pos", in.start_pos);
-    check_per_request("kv_block_table", in.kv_block_table, 2, in.num_reqs, in.rope_cos);
-    check::dtype(kOp, "kv_block_table", in.kv_block_table, {at::kInt});
-    check::contiguous_rows(kOp, "kv_block_table", in.kv_block_table);
+void check_requests(const CompressorMetadataArguments& a, CompressorMetadataParams& p, CompressorMetadataTensors& t) {
+    p.num_reqs = a.num_reqs;
+    p.cu_seqlens_is_int64 = check_per_request("cu_seqlens", a.cu_seqlens, a.num_reqs + 1, a.cu_seqlens);
+    p.start_pos_is_int64 = check_per_request("start_pos", a.start_pos, a.num_reqs, a.cu_seqlens);
+    t.cu_seqlens = a.cu_seqlens;
+    t.start_pos = a.start_pos;
+    if (a.req_pool_indices.has_value()) {
+        p.has_requests = 1;
+        p.request_is_int64 = check_per_request("req_pool_indices", *a.req_pool_indices, a.num_reqs, a.cu_seqlens);
+        t.req_pool_indices = *a.req_pool_indices;
+    }
 }
 
-void check_output(const char* name, const at::Tensor& out, at::ScalarType dtype, at::IntArrayRef shape,
-                  const CompressorMetadataInputs& in) {
+void check_blocks(const CompressorMetadataArguments& a, CompressorMetadataParams& p, CompressorMetadataTensors& t) {
+    const at::Tensor& table = a.kv_block_table;
+    check::dim(kOp, "kv_block_table", table, 2);
+    check::same_device(kOp, "kv_block_table", table, "cu_seqlens", a.cu_seqlens);
+    TORCH_CHECK_VALUE(p.has_requests || table.size(0) >= a.num_reqs, kOp, ": kv_block_table has ", table.size(0),
+                      " rows, expected at least ", a.num_reqs, " for num_reqs");
+    check::integer(kOp, "kv_block_table", table);
+    check::contiguous_rows(kOp, "kv_block_table", table);
+    p.block_is_int64 = table.scalar_type() == at::kLong;
+    p.block_rows = table.size(0);
+    p.block_columns = table.size(1);
+    p.block_row_elems = table.stride(0);
+    p.block_size = a.kv_block_size;
+    p.block_shift = shift_or_none(a.kv_block_size);
+    p.ratio = a.compress_ratio;
+    p.ratio_shift = shift_or_none(a.compress_ratio);
+    t.kv_block_table = table;
+}
+
+void check_rope_table(const char* name, const at::Tensor& table, const at::Tensor& cos, const at::Tensor& on) {
+    check::dim(kOp, name, table, 2);
+    check::rope_dtype(kOp, name, table);
+    check::dtype(kOp, name, table, {cos.scalar_type()});
+    check::same_device(kOp, name, table, "cu_seqlens", on);
+    check::shape(kOp, name, table, cos.sizes());
+    check::contiguous(kOp, name, table);
+}
+
+void check_rope(const CompressorMetadataArguments& a, CompressorMetadataParams& p, CompressorMetadataTensors& t) {
+    p.max_pos = std::numeric_limits<int64_t>::max();
+    TORCH_CHECK_VALUE(a.rope_cos.has_value() == a.rope_sin.has_value(), kOp, ": rope_sin is ",
+                      a.rope_sin.has_value() ? "a tensor" : "None", ", expected ",
+                      a.rope_cos.has_value() ? "a tensor" : "None", " like rope_cos");
+    if (!a.rope_cos.has_value()) {
+        return;
+    }
+    check_rope_table("rope_cos", *a.rope_cos, *a.rope_cos, a.cu_seqlens);
+    check_rope_table("rope_sin", *a.rope_sin, *a.rope_cos, a.cu_seqlens);
+    p.max_pos = a.rope_cos->size(0);
+    t.rope_cos = *a.rope_cos;
+    t.rope_sin = *a.rope_sin;
+}
+
+void sort_fields(const CompressorMetadataArguments& a, CompressorMetadataParams& p, CompressorMetadataTensors& t) {
+    TORCH_CHECK_VALUE(a.out.size() == a.fields.size(), kOp, ": out has ", a.out.size(), " tensors, expected ",
+                      a.fields.size(), ", one for each of fields");
+    for (size_t i = 0; i < a.fields.size(); ++i) {
+        const int64_t field = a.fields[i];
+        TORCH_CHECK_VALUE(field >= 0 && field < kNumCompressorFields && !t.fields[field].defined(), kOp, ": fields[", i,
+                          "] is ", field, ", expected each of 0 to ", kNumCompressorFields - 1, " at most once");
+        t.fields[field] = a.out[i];
+        p.wanted |= 1 << field;
+    }
+}
+
+void check_output(int32_t field, at::ScalarType dtype, at::IntArrayRef row, const CompressorMetadataArguments& a,
+                  CompressorMetadataParams& p, const CompressorMetadataTensors& t) {
+    const at::Tensor& out = t.fields[field];
+    const char* name = kFieldNames[field];
     check::dtype(kOp, name, out, {dtype});
-    check::same_device(kOp, name, out, "rope_cos", in.rope_cos);
+    check::same_device(kOp, name, out, "cu_seqlens", a.cu_seqlens);
+    if (p.num_rows < 0) {
+        // The first output says how many rows all of them have.
+        TORCH_CHECK_VALUE(out.dim() >= 1 && out.size(0) >= a.num_rows, kOp, ": ", name, " has shape ", out.sizes(),
+                          ", expected at least ", a.num_rows, " rows (num_rows)");
+        p.num_rows = out.size(0);
+    }
+    c10::DimVector shape(1, p.num_rows);
+    shape.append(row.begin(), row.end());
     check::shape(kOp, name, out, shape);
     check::contiguous(kOp, name, out);
 }
 
-}  // namespace
-
-CompressorMetadataParams check_compressor_metadata(const CompressorMetadataInputs& in,
-                                                   const CompressorMetadataOutputs& out) {
-    check_inputs(in);
-    TORCH_CHECK_VALUE(out.cos.dim() == 4 && out.cos.size(0) >= in.num_rows, kOp, ": cos_out has shape ",
-                      out.cos.sizes(), ", expected [rows, 1, 1, D] with at least ", in.num_rows, " rows");
-    const int64_t rows = out.cos.size(0);
-    const int64_t rope_dim = in.rope_cos.size(1);
-    const bool pairs = in.slot_mapping_format == kSlotMappingPairs;
-    check_output("cos_out", out.cos, in.rope_cos.scalar_type(), {rows, 1, 1, rope_dim}, in);
-    check_output("sin_out", out.sin, in.rope_cos.scalar_type(), {rows, 1, 1, rope_dim}, in);
-    check_output("slot_mapping_out", out.slot_mapping, at::kInt,
-                 pairs ? at::IntArrayRef{rows, 2} : at::IntArrayRef{rows}, in);
-    CompressorMetadataParams p{};
-    p.num_rows = rows;
-    p.num_reqs = in.num_reqs;
-    p.max_pos = in.rope_cos.size(0);
-    p.block_columns = in.kv_block_table.size(1);
-    p.block_row_elems = in.kv_block_table.stride(0);
-    p.block_size = in.kv_block_size;
-    p.ratio = in.compress_ratio;
-    p.block_shift = is_power_of_two(in.kv_block_size) ? log2_of(in.kv_block_size) : -1;
-    p.rope_dim = static_cast<int32_t>(rope_dim);
-    p.pairs = pairs;
-    p.cu_seqlens_is_int64 = in.cu_seqlens.scalar_type() == at::kLong;
-    p.start_pos_is_int64 = in.start_pos.scalar_type() == at::kLong;
-    p.table_type = element_type(in.rope_cos.scalar_type());
-    return p;
+void check_outputs(const CompressorMetadataArguments& a, CompressorMetadataParams& p, CompressorMetadataTensors& t) {
+    p.num_rows = -1;
+    for (const int32_t field : {kCompressorCos, kCompressorSin}) {
+        if (wants(p, field)) {
+            TORCH_CHECK_VALUE(t.rope_cos.defined(), kOp, ": ", kFieldNames[field],
+                              " is a tensor, expected None without rope_cos and rope_sin");
+            check_output(field, t.rope_cos.scalar_type(), {1, 1, t.rope_cos.size(1)}, a, p, t);
+            p.rope_dim = static_cast<int32_t>(t.rope_cos.size(1));
+            p.table_type = element_type(t.rope_cos.scalar_type());
+        }
+    }
+    p.pairs = a.slot_mapping_format == kSlotMappingPairs;
+    if (wants(p, kCompressorSlots)) {
+        const int64_t two = 2;
+        check_output(kCompressorSlots, at::kInt, p.pairs ? at::IntArrayRef(two) : at::IntArrayRef(), a, p, t);
+    }
+    if (wants(p, kCompressorPositions)) {
+        check_output(kCompressorPositions, at::kLong, {}, a, p, t);
+    }
+    p.num_rows = max_of<int64_t>(p.num_rows, 0);
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor> empty_compressor_metadata(const CompressorMetadataInputs& in) {
-    check_inputs(in);
-    const auto options = in.rope_cos.options();
-    const auto slot_options = options.dtype(at::kInt);
-    const int64_t rope_dim = in.rope_cos.size(1);
-    return {at::empty({in.num_rows, 1, 1, rope_dim}, options), at::empty({in.num_rows, 1, 1, rope_dim}, options),
-            in.slot_mapping_format == kSlotMappingPairs ? at::empty({in.num_rows, 2}, slot_options)
-                                                        : at::empty({in.num_rows}, slot_options)};
+}  // namespace
+
+CompressorMetadataParams check_compressor_metadata(const CompressorMetadataArguments& a, CompressorMetadataTensors& t) {
+    CompressorMetadataParams p{};
+    check_numbers(a);
+    check_requests(a, p, t);
+    check_blocks(a, p, t);
+    check_rope(a, p, t);
+    sort_fields(a, p, t);
+    check_outputs(a, p, t);
+    return p;
 }
 
 TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {
     m.def(
-        "compressor_metadata(Tensor rope_cos, Tensor rope_sin, Tensor cu_seqlens, Tensor start_pos,"
-        " Tensor kv_block_table, int kv_block_size, int slot_mapping_format, int compress_ratio, int num_rows,"
-        " int num_reqs) -> (Tensor, Tensor, Tensor)");
-    m.def(
-        "compressor_metadata.out(Tensor rope_cos, Tensor rope_sin, Tensor cu_seqlens, Tensor start_pos,"
-        " Tensor kv_block_table, int kv_block_size, int slot_mapping_format, int compress_ratio, int num_rows,"
-        " int num_reqs, *, Tensor(a!) cos_out, Tensor(b!) sin_out, Tensor(c!) slot_mapping_out) -> ()");
+        "compressor_metadata(Tensor? rope_cos, Tensor? rope_sin, Tensor cu_seqlens, Tensor start_pos,"
+        " Tensor? req_pool_indices, Tensor kv_block_table, int kv_block_size, int slot_mapping_format,"
+        " int compress_ratio, int num_rows, int num_reqs, *, Tensor(a!)[] out, int[] fields) -> ()");
 }
 
 }  // namespace dsv4

@@ -1,33 +1,32 @@
 #include <algorithm>
-#include <cstring>
 
 #include "ops/compressor_metadata/compressor_metadata.h"
+#include "torch/check.h"
 #include "torch/rope_dtype.h"
 
 namespace dsv4 {
 namespace {
 
-// Groups of one request, and its blocks.
+int64_t integer(const at::Tensor& values, int32_t is_int64, int64_t index) {
+    return is_int64 ? static_cast<const int64_t*>(values.const_data_ptr())[index]
+                    : static_cast<const int32_t*>(values.const_data_ptr())[index];
+}
+
+// Groups of one request, and where its blocks are.
 struct Request {
     CompletedGroups groups;
-    const int32_t* blocks;  // [W]
+    int64_t table_row;
 };
 
 struct RequestReader {
-    const void* cu_seqlens;      // [>= num_reqs + 1] int32 or int64
-    const void* start_pos;       // [>= num_reqs] int32 or int64
-    const int32_t* block_table;  // [>= num_reqs, W]
+    const CompressorMetadataTensors& t;
     const CompressorMetadataParams& p;
 
-    static int64_t integer(const void* values, int32_t is_int64, int64_t index) {
-        return is_int64 ? static_cast<const int64_t*>(values)[index] : static_cast<const int32_t*>(values)[index];
-    }
-
-    // Raises ValueError for a request that request_fault names.
+    // Raises ValueError for a request that request_fault names, or that has groups and no row of the block table.
     Request read(int64_t request) const {
-        const int64_t begin = integer(cu_seqlens, p.cu_seqlens_is_int64, request);
-        const int64_t end = integer(cu_seqlens, p.cu_seqlens_is_int64, request + 1);
-        const int64_t start = integer(start_pos, p.start_pos_is_int64, request);
+        const int64_t begin = integer(t.cu_seqlens, p.cu_seqlens_is_int64, request);
+        const int64_t end = integer(t.cu_seqlens, p.cu_seqlens_is_int64, request + 1);
+        const int64_t start = integer(t.start_pos, p.start_pos_is_int64, request);
         const int32_t fault = request_fault(begin, end, start);
         TORCH_CHECK_VALUE(fault != kDecreasingCuSeqlens, "compressor_metadata: cu_seqlens[", request + 1, "] is ", end,
                           ", expected at least cu_seqlens[", request, "], which is ", begin);
@@ -36,64 +35,91 @@ struct RequestReader {
                           " tokens between them");
         TORCH_CHECK_VALUE(fault != kStartTooLarge, "compressor_metadata: start_pos[", request, "] is ", start,
                           ", expected at most ", kInt32Max);
-        return Request{completed_groups(start, end - begin, p.ratio),
-                       block_table + block_entry_offset_elems(request, 0, p)};
+        const CompletedGroups groups = completed_groups(start, end - begin, p);
+        const int64_t row = p.has_requests ? integer(t.req_pool_indices, p.request_is_int64, request) : request;
+        TORCH_CHECK_VALUE(groups.count == 0 || known_table_row(row, p), "compressor_metadata: req_pool_indices[", request,
+                          "] is ", row, ", expected 0 <= index < ", p.block_rows, " (rows of kv_block_table)");
+        return Request{groups, row};
+    }
+
+    int64_t block(const Request& request, int64_t column) const {
+        return integer(t.kv_block_table, p.block_is_int64, block_entry_offset_elems(request.table_row, column, p));
     }
 };
 
-void check_flat_slots(const Request& request, int64_t index, const CompressorMetadataParams& p) {
+void check_slots(const RequestReader& requests, const Request& request, int64_t index) {
+    const CompressorMetadataParams& p = requests.p;
     const int64_t last = request.groups.first + request.groups.count - 1;
     const int64_t columns = min_of(block_column(last, p) + 1, p.block_columns);
     for (int64_t column = block_column(request.groups.first, p); column < columns; ++column) {
-        const int64_t block = request.blocks[column];
-        TORCH_CHECK_VALUE(block_fits(block, p), "compressor_metadata: kv_block_table[", index, ", ",
-                          column, "] is ", block, ", expected slots that fit int32 (kv_block_size is ", p.block_size,
-                          ")");
+        const int64_t block = requests.block(request, column);
+        TORCH_CHECK_VALUE(block_fits(block, p), "compressor_metadata: kv_block_table[",
+                          p.has_requests ? request.table_row : index, ", ", column, "] is ", block,
+                          ", expected slots that fit int32 (kv_block_size is ", p.block_size, ")");
     }
 }
 
 void check_values(const RequestReader& requests, int64_t num_rows) {
-    const CompressorMetadataParams& p = requests.p;
     int64_t num_groups = 0;
-    for (int64_t i = 0; i < p.num_reqs; ++i) {
+    for (int64_t i = 0; i < requests.p.num_reqs; ++i) {
         const Request request = requests.read(i);
         num_groups += request.groups.count;
-        if (!p.pairs && request.groups.count > 0) {
-            check_flat_slots(request, i, p);
+        if (request.groups.count > 0) {
+            check_slots(requests, request, i);
         }
     }
     TORCH_CHECK_VALUE(num_groups <= num_rows, "compressor_metadata: num_rows is ", num_rows, ", expected at least ",
                       num_groups, " (groups that the step completes)");
 }
 
-// Writes rows of the outputs: cos, sin [rows, 1, 1, D] of element_t, slot_mapping [rows] or [rows, 2].
+// Writes rows of the outputs that are asked for: cos, sin [rows, 1, 1, D] of element_t, slot_mapping [rows] or [rows, 2],
+// positions [rows].
 template <typename element_t>
 class RowWriter {
   public:
-    RowWriter(const CompressorMetadataInputs& in, const CompressorMetadataOutputs& out,
-              const CompressorMetadataParams& p)
-        : p_(p),
-          table_cos_(in.rope_cos.const_data_ptr<element_t>()),
-          table_sin_(in.rope_sin.const_data_ptr<element_t>()),
-          cos_(out.cos.mutable_data_ptr<element_t>()),
-          sin_(out.sin.mutable_data_ptr<element_t>()),
-          slots_(out.slot_mapping.mutable_data_ptr<int32_t>()) {}
+    RowWriter(const CompressorMetadataTensors& t, const CompressorMetadataParams& p) : p_(p) {
+        const at::Tensor* tables[2] = {&t.rope_cos, &t.rope_sin};
+        for (int32_t table = 0; table < 2; ++table) {
+            if (wants(p, kCompressorCos + table)) {
+                from_[table] = tables[table]->const_data_ptr<element_t>();
+                to_[table] = t.fields[kCompressorCos + table].mutable_data_ptr<element_t>();
+            }
+        }
+        if (wants(p, kCompressorSlots)) {
+            slots_ = t.fields[kCompressorSlots].mutable_data_ptr<int32_t>();
+        }
+        if (wants(p, kCompressorPositions)) {
+            positions_ = t.fields[kCompressorPositions].mutable_data_ptr<int64_t>();
+        }
+    }
 
     void write(int64_t row, int64_t group, int64_t block) const {
-        const int64_t from = group_position(group, p_.ratio) * p_.rope_dim;
-        std::memcpy(cos_ + row * p_.rope_dim, table_cos_ + from, p_.rope_dim * sizeof(element_t));
-        std::memcpy(sin_ + row * p_.rope_dim, table_sin_ + from, p_.rope_dim * sizeof(element_t));
-        write_slot(row, block, block_offset(group, p_));
+        const int64_t position = group_position(group, p_.ratio);
+        for (int32_t table = 0; table < 2; ++table) {
+            if (to_[table] != nullptr) {
+                std::copy_n(from_[table] + position * p_.rope_dim, p_.rope_dim, to_[table] + row * p_.rope_dim);
+            }
+        }
+        write_place(row, block, block_offset(group, p_), position);
     }
 
     void write_dummy(int64_t row) const {
-        std::fill_n(cos_ + row * p_.rope_dim, p_.rope_dim, static_cast<element_t>(1.0f));
-        std::fill_n(sin_ + row * p_.rope_dim, p_.rope_dim, static_cast<element_t>(0.0f));
-        write_slot(row, kDummyBlock, dummy_offset(p_));
+        for (int32_t table = 0; table < 2; ++table) {
+            if (to_[table] != nullptr) {
+                std::fill_n(to_[table] + row * p_.rope_dim, p_.rope_dim, static_cast<element_t>(table == 0 ? 1.0f : 0.0f));
+            }
+        }
+        write_place(row, kDummyBlock, dummy_offset(p_), kDummyPosition);
     }
 
   private:
-    void write_slot(int64_t row, int64_t block, int64_t offset) const {
+    void write_place(int64_t row, int64_t block, int64_t offset, int64_t position) const {
+        if (positions_ != nullptr) {
+            positions_[row] = position;
+        }
+        if (slots_ == nullptr) {
+            return;
+        }
         int32_t* slot = slots_ + slot_mapping_offset_elems(row, p_);
         if (p_.pairs) {
             slot[0] = static_cast<int32_t>(block);
@@ -104,11 +130,10 @@ class RowWriter {
     }
 
     const CompressorMetadataParams& p_;
-    const element_t* table_cos_;
-    const element_t* table_sin_;
-    element_t* cos_;
-    element_t* sin_;
-    int32_t* slots_;
+    const element_t* from_[2] = {nullptr, nullptr};  // RoPE tables
+    element_t* to_[2] = {nullptr, nullptr};          // and rows
+    int32_t* slots_ = nullptr;
+    int64_t* positions_ = nullptr;
 };
 
 template <typename element_t>
@@ -118,7 +143,7 @@ void write_rows(const RequestReader& requests, const RowWriter<element_t>& write
     for (int64_t i = 0; i < p.num_reqs; ++i) {
         const Request request = requests.read(i);
         for (int64_t group = request.groups.first; group < request.groups.first + request.groups.count; ++group) {
-            const int64_t block = group_in_tables(group, p) ? request.blocks[block_column(group, p)] : kDummyBlock;
+            const int64_t block = group_in_tables(group, p) ? requests.block(request, block_column(group, p)) : kDummyBlock;
             if (block >= 0) {
                 writer.write(row++, group, block);
             } else {
@@ -131,12 +156,15 @@ void write_rows(const RequestReader& requests, const RowWriter<element_t>& write
     }
 }
 
-void run(const CompressorMetadataParams& p, const CompressorMetadataInputs& in, const CompressorMetadataOutputs& out) {
-    const RequestReader requests{in.cu_seqlens.const_data_ptr(), in.start_pos.const_data_ptr(),
-                                 in.kv_block_table.const_data_ptr<int32_t>(), p};
-    check_values(requests, in.num_rows);
-    visit_rope_dtype(in.rope_cos.scalar_type(),
-                     [&](auto element) { write_rows(requests, RowWriter<decltype(element)>(in, out, p)); });
+void run(const CompressorMetadataParams& p, const CompressorMetadataTensors& t, int64_t num_rows) {
+    const RequestReader requests{t, p};
+    check_values(requests, num_rows);
+    if (!t.rope_cos.defined()) {
+        write_rows(requests, RowWriter<float>(t, p));
+        return;
+    }
+    visit_rope_dtype(t.rope_cos.scalar_type(),
+                     [&](auto element) { write_rows(requests, RowWriter<decltype(element)>(t, p)); });
 }
 
 }  // namespace

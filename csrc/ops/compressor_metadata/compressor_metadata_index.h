@@ -9,20 +9,50 @@
 struct CompressorMetadataParams {
     int64_t num_rows;             // rows of the outputs
     int64_t num_reqs;             // requests that are read
-    int64_t max_pos;              // rows of the RoPE tables
+    int64_t max_pos;              // rows of the RoPE tables; INT64_MAX without any
+    int64_t block_rows;           // rows of kv_block_table
     int64_t block_columns;        // W: columns of kv_block_table
     int64_t block_row_elems;      // stride between two rows of kv_block_table
     int64_t block_size;           // groups (slots) of a block
     int64_t ratio;                // raw tokens of a group
-    int32_t block_shift;          // log2 of block_size, or -1 when it is no power of two
-    int32_t rope_dim;             // D
+    int32_t ratio_shift;          // log2 of ratio, or -1 when it is no power of two
+    int32_t block_shift;          // log2 of block_size, or -1 likewise
+    int32_t rope_dim;             // D; 0 when no RoPE rows are asked for
     int32_t pairs;                // slot_mapping is (block, offset), else flat
-    int32_t cu_seqlens_is_int64;  // int32 otherwise
-    int32_t start_pos_is_int64;   // int32 otherwise
+    int32_t has_requests;         // 0: request i is row i of kv_block_table
+    int32_t request_is_int64;     // req_pool_indices is int32 otherwise; likewise the next three
+    int32_t cu_seqlens_is_int64;
+    int32_t start_pos_is_int64;
+    int32_t block_is_int64;       // entries of kv_block_table
     int32_t table_type;           // element type of the RoPE tables, see element_type.h
+    int32_t wanted;               // bit f: output f is asked for
+    int32_t reserved;             // keeps the struct free of padding
+};
+
+// Where everything lies in global memory; 0 for what is not given or not asked for.
+struct CompressorMetadataAddresses {
+    uint64_t rope_cos;
+    uint64_t rope_sin;
+    uint64_t cu_seqlens;
+    uint64_t start_pos;
+    uint64_t requests;
+    uint64_t block_table;
+    uint64_t fields[4];
 };
 
 namespace dsv4 {
+
+// Outputs, each optional, of as many rows.
+constexpr int32_t kCompressorCos = 0;
+constexpr int32_t kCompressorSin = 1;
+constexpr int32_t kCompressorSlots = 2;
+constexpr int32_t kCompressorPositions = 3;
+constexpr int32_t kNumCompressorFields = 4;
+static_assert(sizeof(CompressorMetadataAddresses::fields) == kNumCompressorFields * sizeof(uint64_t));
+
+DSV4_HOST_DEVICE constexpr bool wants(const CompressorMetadataParams& p, int32_t field) {
+    return (p.wanted >> field & 1) != 0;
+}
 
 constexpr int64_t kSlotMappingFlat = 1;
 constexpr int64_t kSlotMappingPairs = 2;
@@ -34,9 +64,11 @@ constexpr int32_t kRequestValid = 0;
 constexpr int32_t kDecreasingCuSeqlens = 1;
 constexpr int32_t kTooManyTokens = 2;
 constexpr int32_t kStartTooLarge = 3;
-// What else a device reports: groups past the last row, and a block whose slots do not fit int32.
+// What else a device reports: groups past the last row, a block whose slots do not fit int32, and a request without a row in
+// the block table, which brings no group.
 constexpr int32_t kTooManyGroups = 4;
 constexpr int32_t kSlotTooLarge = 5;
+constexpr int32_t kUnknownTableRow = 6;
 
 DSV4_HOST_DEVICE constexpr int32_t request_fault(int64_t begin, int64_t end, int64_t start_pos) {
     if (end < begin) {
@@ -54,13 +86,24 @@ struct CompletedGroups {
     int64_t count;
 };
 
+// Groups that are complete after `length` tokens; the device has no fast division.
+DSV4_HOST_DEVICE constexpr int64_t complete_groups(int64_t length, const CompressorMetadataParams& p) {
+    return p.ratio_shift >= 0 ? length >> p.ratio_shift : groups_in(length, p.ratio);
+}
+
 // num_new >= 0. A negative start_pos brings no group.
-DSV4_HOST_DEVICE constexpr CompletedGroups completed_groups(int64_t start_pos, int64_t num_new, int64_t ratio) {
+DSV4_HOST_DEVICE constexpr CompletedGroups completed_groups(int64_t start_pos, int64_t num_new,
+                                                            const CompressorMetadataParams& p) {
     if (start_pos < 0) {
         return CompletedGroups{0, 0};
     }
-    const int64_t first = groups_in(start_pos, ratio);
-    return CompletedGroups{first, groups_in(start_pos + num_new, ratio) - first};
+    const int64_t first = complete_groups(start_pos, p);
+    return CompletedGroups{first, complete_groups(start_pos + num_new, p) - first};
+}
+
+// Whether a request that brings groups has a row in the block table.
+DSV4_HOST_DEVICE constexpr bool known_table_row(int64_t table_row, const CompressorMetadataParams& p) {
+    return table_row >= 0 && table_row < p.block_rows;
 }
 
 DSV4_HOST_DEVICE constexpr int64_t block_column(int64_t group, const CompressorMetadataParams& p) {
@@ -71,14 +114,19 @@ DSV4_HOST_DEVICE constexpr int64_t block_offset(int64_t group, const CompressorM
     return group - block_column(group, p) * p.block_size;
 }
 
-DSV4_HOST_DEVICE constexpr int64_t block_entry_offset_elems(int64_t request, int64_t column,
+DSV4_HOST_DEVICE constexpr int64_t block_entry_offset_elems(int64_t table_row, int64_t column,
                                                             const CompressorMetadataParams& p) {
-    return request * p.block_row_elems + column;
+    return table_row * p.block_row_elems + column;
 }
 
 // A group past either table gets a dummy row.
 DSV4_HOST_DEVICE constexpr bool group_in_tables(int64_t group, const CompressorMetadataParams& p) {
     return block_column(group, p) < p.block_columns && group_position(group, p.ratio) < p.max_pos;
+}
+
+// Groups whose first position lies in the RoPE tables; any where there are none.
+DSV4_HOST_DEVICE constexpr int64_t groups_in_rope(const CompressorMetadataParams& p) {
+    return p.max_pos / p.ratio + (p.max_pos % p.ratio != 0 ? 1 : 0);
 }
 
 DSV4_HOST_DEVICE constexpr int64_t flat_slot(int64_t block, int64_t offset, const CompressorMetadataParams& p) {
@@ -90,9 +138,13 @@ constexpr int64_t kDummyBlock = -1;
 
 DSV4_HOST_DEVICE constexpr int64_t dummy_offset(const CompressorMetadataParams& p) { return p.block_size - 1; }
 
-// Whether every slot of a block fits the flat mapping. A pair has no such limit.
+// The position that a dummy row says: no rotation.
+constexpr int64_t kDummyPosition = 0;
+
+// Whether every slot of a block fits the mapping, where one is asked for; in pairs the block does.
 DSV4_HOST_DEVICE constexpr bool block_fits(int64_t block, const CompressorMetadataParams& p) {
-    return p.pairs != 0 || flat_slot(block, p.block_size - 1, p) <= kInt32Max;
+    return !wants(p, kCompressorSlots) ||
+           (block <= kInt32Max && (p.pairs != 0 || flat_slot(block, p.block_size - 1, p) <= kInt32Max));
 }
 
 DSV4_HOST_DEVICE constexpr int64_t slot_mapping_offset_elems(int64_t row, const CompressorMetadataParams& p) {
@@ -122,19 +174,19 @@ DSV4_HOST_DEVICE constexpr int64_t block_columns_of(const GroupRun& run, const C
 
 // Requests that a kernel reads at a time.
 constexpr int64_t kRequestChunk = 1024;
-constexpr int64_t kRequestChunkBytes = (2 * kRequestChunk + 8) * 8;
+constexpr int64_t kRequestChunkBytes = (3 * kRequestChunk + 8) * 8;
 
 // Elements from one row of a tile to the next.
 DSV4_HOST_DEVICE constexpr int64_t compressor_pitch_elems(const CompressorMetadataParams& p) {
     return round_up<int64_t>(p.rope_dim, kUbBlockBytes / element_bytes(p.table_type));
 }
 
-// UB of an output row: cos and sin, a slot, and block table entries. A run of n groups has at most n columns, and its
-// first one begins a 32-byte block.
+// UB of an output row: cos and sin, a slot, a position, and block table entries, which may be int64. A run of n groups has at
+// most n columns, and its first one begins a 32-byte block.
 constexpr int64_t kColumnsPerRow = 8;
 
 DSV4_HOST_DEVICE constexpr int64_t compressor_row_bytes(const CompressorMetadataParams& p) {
-    return 2 * compressor_pitch_elems(p) * element_bytes(p.table_type) + 2 * 4 + kColumnsPerRow * 4;
+    return 2 * compressor_pitch_elems(p) * element_bytes(p.table_type) + 2 * 4 + 8 + kColumnsPerRow * 8;
 }
 
 // Output rows of a tile, a multiple of 8 so that every buffer of it starts aligned; 0 when a row is too long for UB.
@@ -144,7 +196,7 @@ DSV4_HOST_DEVICE constexpr int64_t compressor_tile_rows(const CompressorMetadata
 
 // One block for every 16 KB of output, as far as there are cores.
 DSV4_HOST_DEVICE constexpr int64_t compressor_blocks(const CompressorMetadataParams& p, int64_t cores) {
-    return blocks_for(p.num_rows * (2 * p.rope_dim * element_bytes(p.table_type) + 4), 16 * 1024, cores);
+    return blocks_for(p.num_rows * (2 * p.rope_dim * element_bytes(p.table_type) + 12), 16 * 1024, cores);
 }
 
 }  // namespace dsv4

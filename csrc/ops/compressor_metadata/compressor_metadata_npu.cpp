@@ -1,14 +1,14 @@
 #include "ops/compressor_metadata/compressor_metadata.h"
 #include "torch/launch.h"
+#include "torch/launch_memory.h"
 
-// Names the parameter struct above without declaring it.
+// Names the parameter structs above without declaring them.
 #include "aclrtlaunch_compressor_metadata.h"
 
 namespace dsv4 {
 namespace {
 
-void launch_compressor_metadata(const CompressorMetadataParams& p, const CompressorMetadataInputs& in,
-                                const CompressorMetadataOutputs& out) {
+void launch_compressor_metadata(const CompressorMetadataParams& p, const CompressorMetadataTensors& t, int64_t) {
     constexpr char kOp[] = "compressor_metadata";
     TORCH_CHECK_VALUE(compressor_tile_rows(p) > 0, kOp, ": rope_cos has ", p.rope_dim,
                       " features, expected fewer: 8 rows of both tables must fit into a core's ", kUbBudgetBytes,
@@ -16,12 +16,19 @@ void launch_compressor_metadata(const CompressorMetadataParams& p, const Compres
     if (p.num_rows == 0) {
         return;
     }
-    const std::array memory{in.rope_cos,       in.rope_sin, in.cu_seqlens, in.start_pos,
-                            in.kv_block_table, out.cos,     out.sin,       out.slot_mapping};
-    npu::launch_on(kOp, memory, compressor_blocks(p, npu::vector_cores(in.rope_cos)),
-                   [p = p, errors = npu::error_lanes(in.rope_cos)](uint32_t blocks, void* stream, auto... at) mutable {
-                       return ACLRT_LAUNCH_KERNEL(compressor_metadata)(blocks, stream, at..., errors, &p);
-                   });
+    npu::LaunchMemory memory;
+    CompressorMetadataAddresses at{};
+    at.rope_cos = memory.add(t.rope_cos);
+    at.rope_sin = memory.add(t.rope_sin);
+    at.cu_seqlens = memory.add(t.cu_seqlens);
+    at.start_pos = memory.add(t.start_pos);
+    at.requests = memory.add(t.req_pool_indices);
+    at.block_table = memory.add(t.kv_block_table);
+    memory.add(t.fields, at.fields);
+    npu::launch(kOp, memory.tensors(), compressor_blocks(p, npu::vector_cores(t.cu_seqlens)),
+                [p = p, at = at, errors = npu::error_lanes(t.cu_seqlens)](uint32_t blocks, void* stream) mutable {
+                    return ACLRT_LAUNCH_KERNEL(compressor_metadata)(blocks, stream, errors, &at, &p);
+                });
 }
 
 }  // namespace

@@ -12,9 +12,9 @@ namespace dsv4::kernel {
 // Walks the requests in order: the groups of each, and the output row of the first one.
 class RequestWalk {
   public:
-    __aicore__ inline RequestWalk(AscendC::TPipe* pipe, GM_ADDR cu_seqlens, GM_ADDR start_pos,
+    __aicore__ inline RequestWalk(AscendC::TPipe* pipe, const CompressorMetadataAddresses& memory,
                                   const CompressorMetadataParams& p, ErrorLane* errors)
-        : p_(p), cu_seqlens_(cu_seqlens), start_pos_(start_pos), errors_(errors) {
+        : p_(p), memory_(memory), errors_(errors) {
         pipe->InitBuffer(buffer_, kRequestChunkBytes);
     }
 
@@ -23,12 +23,13 @@ class RequestWalk {
         int64_t request;
         int64_t row;
         CompletedGroups groups;
+        int64_t table_row;  // of the block table, where there are groups
     };
 
     // Groups of all requests; remembers the walk at equal distances.
     __aicore__ inline int64_t survey() {
         mark_requests_ = ceil_div<int64_t>(p_.num_reqs, kMarks);
-        Place place{0, 0, groups_of(0)};
+        Place place = place_of(0, 0);
         do {
             marks_[num_marks_++] = place.row;
             for (int64_t i = 0; i < mark_requests_ && !done(place); ++i) {
@@ -45,7 +46,7 @@ class RequestWalk {
             --mark;
         }
         const int64_t request = mark * mark_requests_;
-        Place place{request, marks_[mark], groups_of(request)};
+        Place place = place_of(request, marks_[mark]);
         while (!done(place) && place.row + place.groups.count <= row) {
             advance(&place);
         }
@@ -55,20 +56,29 @@ class RequestWalk {
     __aicore__ inline bool done(const Place& place) const { return place.request >= p_.num_reqs; }
 
     __aicore__ inline void advance(Place* place) {
-        place->row += place->groups.count;
-        ++place->request;
-        place->groups = groups_of(place->request);
+        *place = place_of(place->request + 1, place->row + place->groups.count);
     }
 
   private:
-    __aicore__ inline CompletedGroups groups_of(int64_t request) {
+    __aicore__ inline Place place_of(int64_t request, int64_t row) {
         if (request >= p_.num_reqs) {
-            return CompletedGroups{0, 0};
+            return Place{request, row, CompletedGroups{0, 0}, 0};
         }
         if (request < chunk_begin_ || request >= chunk_end_) {
             load_chunk(request);
         }
         const uint32_t index = static_cast<uint32_t>(request - chunk_begin_);
+        const CompletedGroups groups = groups_of(request, index);
+        const int64_t table_row = p_.has_requests != 0 ? entry(kRequests, p_.request_is_int64, index) : request;
+        if (groups.count != 0 && !known_table_row(table_row, p_)) {
+            errors_->report(kUnknownTableRow, request, table_row);
+            return Place{request, row, CompletedGroups{0, 0}, 0};
+        }
+        return Place{request, row, groups, table_row};
+    }
+
+    // index: of the request in the chunk.
+    __aicore__ inline CompletedGroups groups_of(int64_t request, uint32_t index) {
         const int64_t begin = index == last_index_ ? last_end_ : entry(kCuSeqlens, p_.cu_seqlens_is_int64, index);
         const int64_t end = entry(kCuSeqlens, p_.cu_seqlens_is_int64, index + 1);
         const int64_t start = entry(kStartPos, p_.start_pos_is_int64, index);
@@ -79,7 +89,7 @@ class RequestWalk {
             errors_->report(fault, request, fault == kStartTooLarge ? start : end);
             return CompletedGroups{0, 0};
         }
-        return completed_groups(start, end - begin, p_.ratio);
+        return completed_groups(start, end - begin, p_);
     }
 
     __aicore__ inline void load_chunk(int64_t request) {
@@ -88,12 +98,16 @@ class RequestWalk {
         last_index_ = kNoIndex;
         const uint32_t count = static_cast<uint32_t>(chunk_end_ - chunk_begin_);
         order<AscendC::HardEvent::S_MTE2>();
-        load_entries(kCuSeqlens, cu_seqlens_, p_.cu_seqlens_is_int64, count + 1);
-        load_entries(kStartPos, start_pos_, p_.start_pos_is_int64, count);
+        load_entries(kCuSeqlens, memory_.cu_seqlens, p_.cu_seqlens_is_int64, count + 1);
+        load_entries(kStartPos, memory_.start_pos, p_.start_pos_is_int64, count);
+        if (p_.has_requests != 0) {
+            load_entries(kRequests, memory_.requests, p_.request_is_int64, count);
+        }
         order<AscendC::HardEvent::MTE2_S>();
     }
 
-    __aicore__ inline void load_entries(uint32_t where, GM_ADDR from, int32_t is_int64, uint32_t count) {
+    __aicore__ inline void load_entries(uint32_t where, uint64_t values, int32_t is_int64, uint32_t count) {
+        const GM_ADDR from = at(values);
         const LocalTensor<int64_t> to = buffer_.Get<int64_t>()[where];
         const uint64_t end = static_cast<uint64_t>(chunk_begin_) + count;
         if (is_int64 != 0) {
@@ -112,12 +126,12 @@ class RequestWalk {
     // Where a chunk's entries begin in the buffer, in int64.
     static constexpr uint32_t kCuSeqlens = 0;
     static constexpr uint32_t kStartPos = static_cast<uint32_t>(kRequestChunk) + 8;
+    static constexpr uint32_t kRequests = 2 * static_cast<uint32_t>(kRequestChunk) + 8;
     static constexpr uint32_t kNoIndex = 0xffffffffu;
     static constexpr int64_t kMarks = 64;
 
     const CompressorMetadataParams& p_;
-    GM_ADDR cu_seqlens_;
-    GM_ADDR start_pos_;
+    const CompressorMetadataAddresses& memory_;
     ErrorLane* errors_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> buffer_;
     int64_t chunk_begin_ = 0;

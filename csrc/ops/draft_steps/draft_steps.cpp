@@ -40,7 +40,8 @@ void check_reservation(const DraftStepsArguments& a, const DraftStepsParams& p) 
 
 void check_tables(const DraftStepsArguments& a, DraftStepsParams& p, DraftStepsTensors& t) {
     TORCH_CHECK_VALUE(a.pool == kFull || a.pool == kSwa, kOp,
-                      ": reservation is None and pool ", a.pool, ", expected a reservation, or pool full (0) or swa (1)");
+                      ": reservation is None and pool is ", a.pool,
+                      ", expected a reservation, or pool 0 (full) or 1 (swa) of tables");
     TORCH_CHECK_VALUE(p.topk == 1, kOp, ": topk is ", p.topk, ", expected 1 without a reservation");
     PoolAddresses addresses =
         check_pool_addresses(kOp, a.tables, a.addressing, "seq_lens", a.seq_lens, p.max_context_len);

@@ -29,8 +29,10 @@ void check_request(int64_t index, int64_t length, int64_t request, const DraftSt
                       ", expected at least 0");
     TORCH_CHECK_VALUE(fault != kBeyondContext, "draft_steps: seq_lens[", index, "] is ", length, ", expected at most ",
                       p.max_context_len, " (max_context_len)");
+    TORCH_CHECK_VALUE(fault != kUnknownRequest || p.has_requests, "draft_steps: seq_lens has a length in row ", index,
+                      ", expected at most ", p.max_requests, " rows (those of the tables)");
     TORCH_CHECK_VALUE(fault != kUnknownRequest, "draft_steps: req_pool_indices[", index, "] is ", request,
-                      ", expected 0 <= index < ", p.max_requests, " (rows of the table)");
+                      ", expected 0 <= index < ", p.max_requests, " (rows of the tables)");
 }
 
 ScannedDrafts scan(const DraftStepsTensors& t, const DraftStepsParams& p) {
@@ -53,12 +55,17 @@ ScannedDrafts scan(const DraftStepsTensors& t, const DraftStepsParams& p) {
 class DraftSlots {
   public:
     DraftSlots(const DraftStepsTensors& t, const DraftStepsParams& p)
-        : p_(p), tables_(p.pools, t.tables), reservation_(drafts_from_table(p) ? nullptr : t.reservation.const_data_ptr<int32_t>()) {}
+        : p_(p),
+          tables_(p.pools, t.tables),
+          reservation_(drafts_from_table(p) ? nullptr : t.reservation.const_data_ptr<int32_t>()) {}
 
     int32_t slot(int64_t request, int64_t entry, int64_t position, int64_t step) const {
-        const int64_t found = drafts_from_table(p_) ? tables_.slot(p_.pool, request, position)
-                                                    : reservation_[reserved_slots(entry, p_) + step];
-        return found > 0 || (drafts_from_table(p_) && found != cpu::kNoSlot) ? static_cast<int32_t>(found) : p_.dummy_slot;
+        if (drafts_from_table(p_)) {
+            const int64_t found = tables_.slot(p_.pool, request, position);
+            return found == cpu::kNoSlot ? p_.dummy_slot : static_cast<int32_t>(found);
+        }
+        const int32_t reserved = reservation_[reserved_slots(entry, p_) + step];
+        return reserved > 0 ? reserved : p_.dummy_slot;
     }
 
   private:

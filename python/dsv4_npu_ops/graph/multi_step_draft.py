@@ -16,7 +16,7 @@ class DraftStep:
     """What one single-token pass of the MTP layer needs; views of N entries, (request, topk), then dummies.
 
     Attributes:
-        out_cache_loc: slots in the one pool that drafts write to, 0 for dummies; nothing in the others, since MTP
+        out_cache_loc: slots in the one pool that drafts write to, or the dummy; nothing in the others, since MTP
             layers do not compress.
         positions: int64 ``[N]``; kv_lens: int32 ``[N]``; cos, sin: ``[N, D]``, as in ``DraftSteps``.
     """
@@ -51,6 +51,7 @@ class MultiStepDraft:
         num_entries: room of a step, if more than those of ``num_rows`` padded are wanted.
         pool: whose slots drafts take, ``swa`` or ``full``.
         reserved: whether a reservation gives the slots; default with topk above 1.
+        dummy_slot: what stands for no slot.
 
     Raises:
         ValueError: a number below 1, an unknown pool, topk above 1 without a reservation.
@@ -71,6 +72,7 @@ class MultiStepDraft:
         num_entries: int = 0,
         pool: str = "swa",
         reserved: bool | None = None,
+        dummy_slot: int = 0,
     ) -> None:
         sizes = {"num_rows": num_rows, "num_steps": num_steps, "topk": topk, "pad_to": pad_to}
         for name, size in sizes.items():
@@ -82,6 +84,7 @@ class MultiStepDraft:
         if topk > 1 and not reserved:
             raise ValueError(f"MultiStepDraft: topk is {topk}, expected 1 without a reservation")
         self._tables, self._pool, self._rope = tables, pool, (rope_cos, rope_sin)
+        self._dummy_slot = dummy_slot
         self._num_rows, self._num_steps, self._topk, self._pad_to = num_rows, num_steps, topk, pad_to
         self.inputs = StaticInputs(tables, num_rows, tables.max_context_len, 0, ragged=False)
         self.reservation: Tensor | None = None
@@ -137,6 +140,7 @@ class MultiStepDraft:
             tables=self._tables,
             req_pool_indices=req_pool_indices,
             pool=self._pool,
+            dummy_slot=self._dummy_slot,
             out=self.buffers,
         )
         return self.steps if whole else self._first_entries(self._padded(seq_lens.shape[0]))

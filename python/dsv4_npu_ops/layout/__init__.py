@@ -2,6 +2,7 @@
 
 from dsv4_npu_ops.layout.advanced_step import AdvancedStep
 from dsv4_npu_ops.layout.compress_metadata import CompressMetadata
+from dsv4_npu_ops.layout.compressor_metadata import CompressorMetadata
 from dsv4_npu_ops.layout.draft_steps import DraftSteps
 from dsv4_npu_ops.layout.kv_layout import POOLS, RAW_TOKENS_PER_SLOT, KVLayout
 from dsv4_npu_ops.layout.out_cache_loc import OutCacheLoc
@@ -25,6 +26,7 @@ __all__ = [
     "RAW_TOKENS_PER_SLOT",
     "AdvancedStep",
     "CompressMetadata",
+    "CompressorMetadata",
     "DividedSlots",
     "DraftSteps",
     "KVLayout",

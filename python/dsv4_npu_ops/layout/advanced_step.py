@@ -15,30 +15,33 @@ from dsv4_npu_ops.layout.tables import RequestTables
 class AdvancedStep:
     """Lengths, tokens and the first draft step of every row of a batch of B rows, on the tables' device.
 
+    Each is optional in the ``out=`` form: what is None is not computed.
+
     Attributes:
         seq_lens: ``[B]`` like the old ones: committed length after the verify, L + a; 0 for padding.
         extend_lens: ``[B]`` int32 widths of the draft extend, a; 0 for padding.
-        token_ids: ``[B]`` like the verify's: the token sampled last, which is not cached yet; 0 for padding.
+        token_ids: ``[B]`` like the verify's: the token sampled last, which is not cached yet; without one the backup
+            token, or 0; 0 for padding.
         positions: ``[B]`` int64 of that token, L + a; 0 for padding and where the longest context is reached.
-        out_full_loc, out_swa_loc: ``[B]`` int32 slots of those positions; 0 where there is none yet. A pool that does
-            not exist has 0 entries.
+        out_full_loc, out_swa_loc: ``[B]`` int32 slots of those positions, or the dummy: where there is no slot yet, no
+            position, and for padding. A pool that does not exist has 0 entries.
         sampled_index: ``[B]`` int64 index of the row's last accepted token among the verify's; 0 for padding.
         hidden_states: ``[B, ...]`` the hidden states of those tokens, zeros for padding; None if none were given.
         valid_counts: ``[B]`` int32 samples that a row has, or its accepted length; 0 for padding. None: not asked for.
-        rejected_lens: ``[B]`` int32 inputs that were not accepted; 0 for padding and rows that sat out. None likewise.
+        rejected_lens: ``[B]`` int32 inputs that were not accepted; 0 for padding. None likewise.
 
-    A row that sat out keeps its length and is padding otherwise.
+    A row that accepted nothing keeps its length and is padding otherwise, but for its token and its counts.
 
     Source: docs/spec.md, advance step.
     """
 
-    seq_lens: Tensor
-    extend_lens: Tensor
-    token_ids: Tensor
-    positions: Tensor
-    out_full_loc: Tensor
-    out_swa_loc: Tensor
-    sampled_index: Tensor
+    seq_lens: Tensor | None = None
+    extend_lens: Tensor | None = None
+    token_ids: Tensor | None = None
+    positions: Tensor | None = None
+    out_full_loc: Tensor | None = None
+    out_swa_loc: Tensor | None = None
+    sampled_index: Tensor | None = None
     hidden_states: Tensor | None = None
     valid_counts: Tensor | None = None
     rejected_lens: Tensor | None = None

@@ -13,7 +13,7 @@ class DraftSteps:
     """S steps of N entries; row j of every tensor belongs to step j, and no two rows share memory.
 
     Entry ``request * topk + k`` is draft k of a request; entries behind the last request are dummies. ``slots``: int32
-    ``[S, N]``, where the draft's KV goes, 0 for dummies. ``positions``: int64 ``[S, N]``, L + j, 0 for dummies.
+    ``[S, N]``, where the draft's KV goes, or the dummy slot. ``positions``: int64 ``[S, N]``, L + j, 0 for dummies.
     ``kv_lens``: int32 ``[S, N]``, L + j + 1, 1 for dummies. ``cos``, ``sin``: ``[S, N, D]``, RoPE rows at
     ``positions``, in the dtype of the tables. MTP layers do not compress: there are no slots of groups or states.
 

@@ -309,6 +309,7 @@ class StepBuilder:
             hidden_states=None if hidden is None else self._for_ops(hidden),
         )
         states = advanced.hidden_states
+        assert advanced.seq_lens is not None and advanced.token_ids is not None
         return (
             self._for_model(advanced.seq_lens),
             self._for_model(advanced.token_ids),

@@ -72,6 +72,8 @@ def build_draft_steps(
         max_context_len = tables.max_context_len if tables is not None else rope_cos.shape[0]
     from_tables = tables is not None and reservation is None
     if out is None:
+        if rope_cos.dim() != 2:
+            raise ValueError(f"draft_steps: rope_cos has shape {list(rope_cos.shape)}, expected 2 dimensions")
         out = DraftSteps.empty(
             num_steps,
             seq_lens.shape[0] * topk if num_entries is None else num_entries,
