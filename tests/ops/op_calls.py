@@ -73,7 +73,7 @@ def call_steps(tables):
 
 def call_the_rest(tables):
     loc = d.OutCacheLoc(*(torch.arange(1, 200, dtype=torch.int32) for _ in range(6)))
-    starts, ends = torch.tensor([4, 0]), torch.tensor([9, 5])
+    starts, ends = torch.tensor([4, 0]), torch.tensor([9, 4])
     d.write_req_tables(tables, torch.tensor([3, 3]), starts, ends, loc, state_starts=(starts, starts.clone()))
     freqs = torch.polar(torch.ones(CONTEXT, 2), torch.ones(CONTEXT, 2))
     for out in (None, (torch.empty(CONTEXT, 4), torch.empty(CONTEXT, 4))):
