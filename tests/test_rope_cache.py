@@ -3,12 +3,14 @@
 import copy
 import gc
 import pickle
+import threading
+import time
 import weakref
 
 import pytest
 import torch
 
-from dsv4_npu_ops import RopeCache, build_freqs_cis, build_rope_tables, graph_capture, rope_gather
+from dsv4_npu_ops import RopeCache, build_freqs_cis, build_rope_tables, graph_capture, rope_cache, rope_gather
 
 CONFIG = dict(rope_theta=10000.0, compress_rope_theta=160000.0, qk_rope_head_dim=64)
 
@@ -202,3 +204,29 @@ def test_bad_arguments_leave_no_entry():
     with pytest.raises(ValueError, match="dtype is Double"):
         cache.get(make_freqs(), torch.float64)
     assert buffer_names(cache) == []
+
+
+def test_threads_that_ask_at_once_get_the_same_tables(monkeypatch):
+    cache, freqs, got = RopeCache(), [make_freqs(seed) for seed in range(2)], []
+
+    def slow_build(*arguments, **named):
+        time.sleep(0.02)  # the others arrive meanwhile
+        return build_rope_tables(*arguments, **named)
+
+    monkeypatch.setattr(rope_cache, "build_rope_tables", slow_build)
+    threads = [
+        threading.Thread(target=lambda i=i: got.append((i, cache.get(freqs[i], torch.float32)))) for i in (0, 1) * 3
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(got) == 6 and len(buffer_names(cache)) == 4
+    for i, tables in got:
+        assert_tables_of(tables, freqs[i])
+        assert all(a is b for a, b in zip(tables, cache.get(freqs[i], torch.float32), strict=True))
+
+
+def test_freqs_are_a_tensor():
+    with pytest.raises(ValueError, match=r"RopeCache.get: freqs_cis is \[1\], expected a tensor"):
+        RopeCache().get([1], torch.float32)

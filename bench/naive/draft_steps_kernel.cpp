@@ -69,7 +69,8 @@ class DraftLoops {
 
     __aicore__ inline int32_t slot(GM_ADDR requests, GM_ADDR source, int64_t entry, int64_t step) const {
         if (!drafts_from_table(p_)) {
-            return element<int32_t>(source, reserved_slots(owned_entries(p_), p_), reserved_slots(entry, p_) + step);
+            return draft_slot(
+                element<int32_t>(source, reserved_slots(owned_entries(p_), p_), reserved_slots(entry, p_) + step));
         }
         const int64_t request = integer(requests, p_.request_is_int64, p_.num_requests, draft_request(entry, p_));
         return element<int32_t>(source, p_.max_requests * p_.table_row_elems,

@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Callable
+from threading import RLock
 from typing import Any
 
 import torch
@@ -10,13 +11,16 @@ from torch import Tensor, nn
 from dsv4_npu_ops.graph_capture import is_capturing as _is_capturing
 from dsv4_npu_ops.ops.rope_tables import build_rope_tables
 
+_Tables = tuple[str, tuple[Any, ...]]
+"""What follows ``cos_`` and ``sin_`` in the names of the buffers, and the content state of the freqs tensor."""
+
 
 class _Source:
     """One freqs tensor: a weak reference to it, what its content was when read, and its tables' names by dtype."""
 
     def __init__(self, freqs_cis: Tensor, on_death: Callable[[Any], None]) -> None:
         self.tensor = weakref.ref(freqs_cis, on_death)
-        self.tables: dict[torch.dtype, tuple[str, tuple[Any, ...]]] = {}
+        self.tables: dict[torch.dtype, _Tables] = {}
 
 
 class RopeCache(nn.Module):
@@ -32,7 +36,7 @@ class RopeCache(nn.Module):
     A freqs tensor that was modified in place, or given other storage through ``.data``, is read again at the next
     ``get``, into the same table memory where shape and device allow, so that captured graphs see the new values.
     A change that torch does not count (through ``.data`` or numpy, in the same memory) goes unnoticed, and so does any
-    in-place change of an inference tensor.
+    in-place change of an inference tensor. Threads may share a cache (docs/spec.md, threads).
 
     Args:
         is_capturing: tells whether a graph is being captured; default: the current NPU or GPU stream captures, or the
@@ -46,6 +50,8 @@ class RopeCache(nn.Module):
         self._is_capturing = is_capturing
         self._sources: dict[int, _Source] = {}
         self._num_built = 0
+        # Around changes. Reentrant: a freqs tensor may die, and take its entry along, while another's tables are built.
+        self._changing = RLock()
 
     def get(self, freqs_cis: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """The tables ``(cos, sin)`` of a freqs tensor, ``[max_pos, D]`` each.
@@ -61,13 +67,26 @@ class RopeCache(nn.Module):
             RuntimeError: during graph capture, when there are no tables yet or the freqs tensor has changed since.
             ValueError: ``freqs_cis`` or ``dtype`` is not what ``build_rope_tables`` takes.
         """
+        if not isinstance(freqs_cis, Tensor):
+            raise ValueError(f"RopeCache.get: freqs_cis is {freqs_cis!r}, expected a tensor")
+        _, known = self._look_up(freqs_cis, dtype)
+        state = _content_state(freqs_cis)
+        if known is None or known[1] != state:
+            with self._changing:
+                known = self._refresh(freqs_cis, dtype, state)
+        return getattr(self, f"cos_{known[0]}"), getattr(self, f"sin_{known[0]}")
+
+    def _look_up(self, freqs_cis: Tensor, dtype: torch.dtype) -> tuple[_Source | None, _Tables | None]:
         source = self._sources.get(id(freqs_cis))
         if source is None or source.tensor() is not freqs_cis:
-            source = None
-        known = source.tables.get(dtype) if source is not None else None
-        state = _content_state(freqs_cis)
+            return None, None
+        return source, source.tables.get(dtype)
+
+    def _refresh(self, freqs_cis: Tensor, dtype: torch.dtype, state: tuple[Any, ...]) -> _Tables:
+        """Tables of this content, which another thread may have made meanwhile."""
+        source, known = self._look_up(freqs_cis, dtype)
         if known is not None and known[1] == state:
-            return getattr(self, f"cos_{known[0]}"), getattr(self, f"sin_{known[0]}")
+            return known
         if self._is_capturing():
             raise RuntimeError(
                 f"RopeCache.get: {'no' if known is None else 'outdated'} {dtype} tables for this freqs tensor "
@@ -76,8 +95,8 @@ class RopeCache(nn.Module):
         name = self._build(freqs_cis, dtype, known[0] if known is not None else None)
         if source is None:
             source = self._add_source(freqs_cis)
-        source.tables[dtype] = (name, state)
-        return getattr(self, f"cos_{name}"), getattr(self, f"sin_{name}")
+        tables = source.tables[dtype] = (name, state)
+        return tables
 
     def _build(self, freqs_cis: Tensor, dtype: torch.dtype, name: str | None) -> str:
         """Builds tables, into those called ``name`` if they fit; returns the name of the buffers that hold them."""
@@ -102,9 +121,12 @@ class RopeCache(nn.Module):
 
         def forget(reference: weakref.ref) -> None:
             owner = cache()
-            # By the time this runs, another tensor may have taken the id.
-            if owner is not None and key in owner._sources and owner._sources[key].tensor is reference:
-                owner._drop(key)
+            if owner is None:
+                return
+            with owner._changing:
+                # By the time this runs, another tensor may have taken the id.
+                if key in owner._sources and owner._sources[key].tensor is reference:
+                    owner._drop(key)
 
         self._drop(key)
         self._sources[key] = source = _Source(freqs_cis, forget)
@@ -128,7 +150,12 @@ class RopeCache(nn.Module):
     def __getstate__(self) -> dict[str, Any]:
         """Without the tables: they belong to tensors that a copy does not refer to."""
         state = {**self.__dict__, "_sources": {}, "_buffers": {}, "_non_persistent_buffers_set": set()}
+        del state["_changing"]
         return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._changing = RLock()
 
 
 def _content_state(freqs_cis: Tensor) -> tuple[Any, ...]:

@@ -17,6 +17,7 @@ def small_allocator(page_size, integer):
         if integer(0, 9) > 0:
             per_request = -(-context_len // {"c4": 4, "c128": 128}.get(pool, 1) // page_size)
             num_pages[pool] = integer(0, 3 * per_request) if integer(0, 3) == 0 else 3 * per_request
+    num_pages = num_pages or {"full": 3 * context_len}
     window = (1, 3, 128, page_size, 200)[integer(0, 4)]
     return CheckedAllocator(page_size, window, MAX_REQUESTS, context_len, num_pages, mapped=integer(0, 1) == 1)
 

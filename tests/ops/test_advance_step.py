@@ -215,7 +215,7 @@ BAD_ARGUMENTS = [
     (dict(token_ids=torch.arange(5)), "token_ids has 5 entries, expected at least 3 for each of 2 rows"),
     (dict(token_ids=torch.arange(12)[::2]), "token_ids has strides [2]"),
     (dict(token_ids=torch.arange(6).view(3, 2)), "token_ids has shape [3, 2], expected [2, 3]"),
-    (dict(num_draft_tokens=-1), "width is -1, expected at least 0"),
+    (dict(num_draft_tokens=-1), "num_draft_tokens is -1, expected at least 0"),
     (dict(num_draft_tokens=None), "num_draft_tokens and cu_seqlens are None, expected one of them"),
     (dict(num_draft_tokens="3"), "num_draft_tokens is '3', expected an integer"),
     (dict(cu_seqlens=int32(0, 3, 6)), "num_draft_tokens is 3, expected None beside cu_seqlens"),
@@ -225,21 +225,24 @@ BAD_ARGUMENTS = [
     (dict(hidden_states=torch.zeros(5, 4)), "hidden_states has shape [5, 4], expected [6, ..]"),
     (dict(hidden_states=torch.zeros(6, 4).int()), "hidden_states has dtype Int, expected Float or Half or BFloat16"),
     (dict(hidden_states=torch.zeros(6, 8)[:, ::2]), "hidden_states has strides [8, 2]"),
-    (dict(hidden_states=None), "next_hidden is a tensor, expected None like hidden_states"),
-    (dict(next_hidden_states=None), "next_hidden is None, expected a tensor like hidden_states"),
-    (dict(next_hidden_states=torch.zeros(2, 5)), "next_hidden has shape [2, 5], expected [2, 4]"),
-    (dict(full=torch.zeros(4, 9, dtype=torch.int32)), "full_table has 9 columns, expected at least 300"),
-    (dict(swa=torch.zeros(3, 300, dtype=torch.int32)), "swa_table has 3 rows, expected 4 like the other tables"),
-    (dict(next_seq_lens=torch.zeros(2, dtype=torch.int64)), "next_seq_lens has dtype Long, expected Int"),
-    (dict(next_token_ids=int32(0, 0)), "next_token_ids has dtype Int, expected Long"),
-    (dict(out_swa_loc=int32(0)), "out_swa_loc has shape [1], expected [2]"),
+    (dict(hidden_states=None), "out.hidden_states is a tensor, expected None like hidden_states"),
+    (dict(next_hidden_states=None), "out.hidden_states is None, expected a tensor like hidden_states"),
+    (dict(next_hidden_states=torch.zeros(2, 5)), "out.hidden_states has shape [2, 5], expected [2, 4]"),
+    (dict(full=torch.zeros(4, 9, dtype=torch.int32)), "tables.full has 9 columns, expected at least 300"),
+    (dict(swa=torch.zeros(3, 300, dtype=torch.int32)), "tables.swa has 3 rows, expected 4 like the other tables"),
+    (dict(next_seq_lens=torch.zeros(2, dtype=torch.int64)), "out.seq_lens has dtype Long, expected Int"),
+    (dict(next_token_ids=int32(0, 0)), "out.token_ids has dtype Int, expected Long"),
+    (dict(out_swa_loc=int32(0)), "out.out_swa_loc has shape [1], expected [2]"),
 ]
 
 # What a device cannot know before it runs.
 BAD_VALUES = [
     (dict(seq_lens=int32(5, -1)), "seq_lens[1] is -1, expected at least 0"),
     (dict(seq_lens=int32(5, 301), accepted_lens=int32(2, 0)), "seq_lens[1] is 301 before 0 accepted tokens, expected"),
-    (dict(seq_lens=int32(299, 6)), "seq_lens[0] is 299 before 2 accepted tokens, expected at most 300 (max_context"),
+    (
+        dict(seq_lens=int32(299, 6)),
+        "seq_lens[0] is 299 before 2 accepted tokens, expected at most 300 (tables.layout.max",
+    ),
     (dict(accepted_lens=int32(2, 4)), "accepted_lens[1] is 4, expected 0 to 3 (tokens of the row)"),
     (dict(accepted_lens=int32(-1, 1)), "accepted_lens[0] is -1, expected 0 to 3 (tokens of the row)"),
     (dict(req_pool_indices=int32(0, 4)), "req_pool_indices[1] is 4, expected 0 <= index < 4 (rows of the tables)"),
@@ -270,7 +273,7 @@ def test_bad_calls_raise_and_write_nothing(bad, message):
 def test_lengths_that_overlap_in_part_are_refused():
     lengths = int32(5, 6, 7)
     positional, keywords = arguments_of(seq_lens=lengths[:2], next_seq_lens=lengths[1:])
-    with pytest.raises(ValueError, match="next_seq_lens overlaps seq_lens in part, expected the same tensor or anoth"):
+    with pytest.raises(ValueError, match=r"out\.seq_lens overlaps seq_lens in part, expected the same tensor or anoth"):
         advance_step(*positional, **keywords)
 
 

@@ -135,12 +135,12 @@ BAD_VALUES = [
     (
         "verify",
         dict(lens=[5, 298], width=3),
-        "seq_lens[1] is 298 before 3 new tokens, expected at most 300 (max_context_len) with them",
+        "seq_lens[1] is 298 before 3 new tokens, expected at most 300 (tables.layout.max_context_len) with them",
     ),
     (
         "verify",
         dict(lens=[2**62, 2], width=2),
-        f"seq_lens[0] is {2**62} before 2 new tokens, expected at most 300 (max_context_len)",
+        f"seq_lens[0] is {2**62} before 2 new tokens, expected at most 300 (tables.layout.max_context_len)",
     ),
     ("verify", dict(requests=[0, 4]), "req_pool_indices[1] is 4, expected 0 <= index < 4 (rows of the tables)"),
     ("verify", dict(requests=[-1, 0]), "req_pool_indices[0] is -1, expected 0 <= index < 4"),
@@ -158,10 +158,14 @@ BAD_VALUES = [
     (
         "prefill",
         dict(lens=[301, 5]),
-        "seq_lens[0] is 301 with 301 new tokens, expected at most 300 (max_context_len) with them",
+        "seq_lens[0] is 301 with 301 new tokens, expected at most 300 (tables.layout.max_context_len) with them",
     ),
     ("prefill", dict(num_tokens=9), "num_tokens is 9 (entries of the token-aligned outputs), but row 1 ends"),
-    ("decode", dict(lens=[5, 301]), "seq_lens[1] is 301 with 1 new tokens, expected at most 300 (max_context_len)"),
+    (
+        "decode",
+        dict(lens=[5, 301]),
+        "seq_lens[1] is 301 with 1 new tokens, expected at most 300 (tables.layout.max_context_len)",
+    ),
     ("decode", dict(lens=[5, -1]), "seq_lens[1] is -1, expected at least 0"),
     ("decode", dict(requests=[9, 0]), "req_pool_indices[0] is 9, expected 0 <= index < 4"),
 ]
@@ -186,11 +190,11 @@ def test_bad_values_raise_and_write_nothing(form, bad, message):
     sizes = {} if form == "decode" else dict(num_tokens=40)
     with pytest.raises(ValueError) as error:
         call(tables, form, **(sizes | bad))
-    assert f"compress_metadata: {message}" in str(error.value)
+    assert f"build_compress_metadata_{form}: {message}" in str(error.value)
     out = poisoned(layout, 2, bad.get("num_tokens", 40))
     with pytest.raises(ValueError) as error:
         call(tables, form, out=out, **{k: v for k, v in bad.items() if k != "num_tokens"})
-    assert f"compress_metadata: {message}" in str(error.value)
+    assert f"build_compress_metadata_{form}: {message}" in str(error.value)
     assert all((getattr(out, f.name) == -77).all() for f in dataclasses.fields(out))
     assert all(torch.equal(a, b) for a, b in zip(before, tables.in_order(), strict=True))
 
@@ -238,7 +242,7 @@ def test_bad_buffers_raise_and_write_nothing(bad, message):
     before = {f.name: getattr(out, f.name).clone() for f in dataclasses.fields(out)}
     with pytest.raises(ValueError) as error:
         call(tables, "prefill", lens=[132, 18], prefix=[110, 0], out=out)
-    assert f"compress_metadata: {message}" in str(error.value)
+    assert f"build_compress_metadata_prefill: out.{message}" in str(error.value)
     for name, tensor in before.items():
         assert torch.equal(tensor, getattr(out, name)), name
 
@@ -255,16 +259,19 @@ BAD_INPUTS = [
     (dict(num_tokens=-1), "num_tokens is -1, expected at least 0"),
     (dict(num_tokens=2**31), f"num_tokens is {2**31}, expected at most {2**31 - 1}"),
     (dict(max_seq_len=-1), "max_seq_len is -1, expected at least 0"),
-    (dict(swa=torch.zeros(4, 300)), "swa_table has dtype Float, expected Int"),
-    (dict(swa=torch.zeros(4, 299, dtype=torch.int32)), "swa_table has 299 columns, expected at least 300 for max_con"),
-    (dict(c4=torch.zeros(4, 74, dtype=torch.int32)), "c4_table has 74 columns, expected at least 75"),
-    (dict(c128=torch.zeros(3, 2, dtype=torch.int32)), "c128_table has 3 rows, expected 4 like the other tables"),
-    (dict(c4_state=torch.zeros(4, 600, dtype=torch.int32)[:, ::2]), "c4_state_table has strides [600, 2], expected el"),
-    (dict(c4_state=torch.zeros(1, 300, dtype=torch.int32).expand(4, -1)), "c4_state_table has strides [0, 1], expec"),
-    (dict(c128_state=torch.zeros(4, dtype=torch.int32)), "c128_state_table has shape [4], expected 2 dimensions"),
-    (dict(page_size=12), "page_size is 12, expected a power of two from 1 up"),
-    (dict(page_size=0), "page_size is 0, expected a power of two"),
-    (dict(sliding_window=0), "window is 0, expected at least 1"),
+    (dict(swa=torch.zeros(4, 300)), "tables.swa has dtype Float, expected Int"),
+    (dict(swa=torch.zeros(4, 299, dtype=torch.int32)), "tables.swa has 299 columns, expected at least 300 for tables."),
+    (dict(c4=torch.zeros(4, 74, dtype=torch.int32)), "tables.c4 has 74 columns, expected at least 75"),
+    (dict(c128=torch.zeros(3, 2, dtype=torch.int32)), "tables.c128 has 3 rows, expected 4 like the other tables"),
+    (
+        dict(c4_state=torch.zeros(4, 600, dtype=torch.int32)[:, ::2]),
+        "tables.c4_state has strides [600, 2], expected el",
+    ),
+    (dict(c4_state=torch.zeros(1, 300, dtype=torch.int32).expand(4, -1)), "tables.c4_state has strides [0, 1], expec"),
+    (dict(c128_state=torch.zeros(4, dtype=torch.int32)), "tables.c128_state has shape [4], expected 2 dimensions"),
+    (dict(page_size=12), "tables.page_size is 12, expected a power of two from 1 up"),
+    (dict(page_size=0), "tables.page_size is 0, expected a power of two"),
+    (dict(sliding_window=0), "tables.sliding_window is 0, expected at least 1"),
 ]
 
 
@@ -281,7 +288,7 @@ def test_bad_inputs(bad, message):
         keywords["num_tokens"] = 9
     with pytest.raises(ValueError) as error:
         dsv4_npu_ops.build_compress_metadata_verify(tables, requests, lens, widths, **keywords)
-    assert f"compress_metadata: {message}" in str(error.value)
+    assert f"build_compress_metadata_verify: {message}" in str(error.value)
 
 
 @pytest.mark.cpu_only

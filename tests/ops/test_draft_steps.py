@@ -42,9 +42,11 @@ def assert_equal(got, want):
 
 
 def random_slots(count, seed):
-    """Slots of which some are 0: a hole stays a hole."""
+    """Slots of which some are 0 or -1: nobody's."""
     generator = torch.Generator().manual_seed(seed)
-    return torch.randint(0, 1 << 20, (count,), generator=generator, dtype=torch.int32) * (count % 3 != 1)
+    slots = torch.randint(0, 1 << 20, (count,), generator=generator, dtype=torch.int32)
+    nobodys = torch.randint(-1, 1, (count,), generator=generator, dtype=torch.int32)
+    return torch.where(torch.rand(count, generator=generator) < 0.3, nobodys, slots)
 
 
 @st.composite
@@ -207,14 +209,17 @@ BAD_ARGUMENTS = [
     (dict(sin=torch.zeros(300, 4).half()), "rope_sin has dtype Half, expected Float"),
     (dict(sin=torch.zeros(299, 4)), "rope_sin has shape [299, 4], expected [300, 4]"),
     (dict(sin=torch.zeros(300, 8)[:, ::2]), "rope_sin has strides [8, 2]"),
-    (dict(slots=int32(0)), "slots has shape [1], expected 2 dimensions"),
-    (dict(slots=torch.zeros(3, 1, dtype=torch.int32)), "slots has 1 columns, expected at least 2 x 1 (requests, topk)"),
-    (dict(slots=torch.zeros(2, 4, dtype=torch.int32)), "slots has shape [2, 4], expected [3, 4]"),
-    (dict(slots=torch.zeros(3, 4)), "slots has dtype Float, expected Int"),
-    (dict(positions=torch.zeros(3, 4, dtype=torch.int32)), "positions has dtype Int, expected Long"),
-    (dict(kv_lens=torch.zeros(3, 8, dtype=torch.int32)[:, ::2]), "kv_lens has strides [8, 2]"),
-    (dict(cos_out=torch.zeros(3, 4, 5)), "cos has shape [3, 4, 5], expected [3, 4, 4]"),
-    (dict(sin_out=torch.zeros(3, 4, 4).half()), "sin has dtype Half, expected Float"),
+    (dict(slots=int32(0)), "out.slots has shape [1], expected 2 dimensions"),
+    (
+        dict(slots=torch.zeros(3, 1, dtype=torch.int32)),
+        "out.slots has 1 columns, expected at least 2 x 1 (requests, topk)",
+    ),
+    (dict(slots=torch.zeros(2, 4, dtype=torch.int32)), "out.slots has shape [2, 4], expected [3, 4]"),
+    (dict(slots=torch.zeros(3, 4)), "out.slots has dtype Float, expected Int"),
+    (dict(positions=torch.zeros(3, 4, dtype=torch.int32)), "out.positions has dtype Int, expected Long"),
+    (dict(kv_lens=torch.zeros(3, 8, dtype=torch.int32)[:, ::2]), "out.kv_lens has strides [8, 2]"),
+    (dict(cos_out=torch.zeros(3, 4, 5)), "out.cos has shape [3, 4, 5], expected [3, 4, 4]"),
+    (dict(sin_out=torch.zeros(3, 4, 4).half()), "out.sin has dtype Half, expected Float"),
 ]
 
 # What a device cannot know before it runs.
@@ -251,7 +256,7 @@ def test_bad_calls_raise_and_write_nothing(bad, message):
     before = {name: tensor.clone() for name, tensor in fields_of(out).items()}
     with pytest.raises(ValueError) as error:
         build_draft_steps(**arguments, out=out)
-    assert f"draft_steps: {message}" in str(error.value)
+    assert f"build_draft_steps: {message}" in str(error.value)
     for name, tensor in fields_of(out).items():
         assert torch.equal(before[name], tensor), name
 
@@ -281,7 +286,7 @@ def test_simulated_traffic_is_what_must_move(ascend_sim):
     cos, sin = rope_tables(300, dim)
     reservation = random_slots(rows * topk * num_steps, 1)
     got = build_draft_steps(torch.arange(rows) + 5, cos, sin, num_steps, topk=topk, reservation=reservation)
-    assert torch.equal(got.slots, reservation.reshape(rows * topk, num_steps).T)
+    assert torch.equal(got.slots, reservation.clamp(min=0).reshape(rows * topk, num_steps).T)
     (counters,) = ascend_sim.take_counters()
     assert counters["mte3_bytes"] == sum(tensor.nbytes for tensor in fields_of(got).values())
     # Lengths, slots, and each request's RoPE rows once; the row of dummies once a block.
@@ -295,7 +300,7 @@ def test_simulated_traffic_is_what_must_move(ascend_sim):
 def test_bad_sizes():
     with pytest.raises(ValueError, match=r"DraftSteps\.empty: num_steps, num_entries and rope_dim are 2, -1 and 4"):
         DraftSteps.empty(2, -1, 4)
-    with pytest.raises(ValueError, match="draft_steps: num_entries is -1, expected at least 0"):
+    with pytest.raises(ValueError, match="build_draft_steps: num_entries is -1, expected at least 0"):
         build_draft_steps(int32(), torch.zeros(9, 2), torch.zeros(9, 2), 1, reservation=int32(), num_entries=-1)
 
 

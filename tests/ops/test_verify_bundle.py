@@ -119,26 +119,35 @@ BAD_ARGUMENTS = [
     (dict(widths=int32(1)), "num_draft_tokens has shape [1], expected [2]"),
     (dict(lens=torch.zeros(2)), "seq_lens has dtype Float, expected Int or Long"),
     (dict(requests=int32(0, 0, 0, 0)[::2]), "req_pool_indices has strides [2]"),
-    (dict(full=torch.zeros(4, 300)), "full_table has dtype Float, expected Int"),
-    (dict(full=torch.zeros(3, 300, dtype=torch.int32)), "full_table has 3 rows, expected 4 like the other tables"),
-    (dict(swa=torch.zeros(4, 9, dtype=torch.int32)), "swa_table has 9 columns, expected at least 300"),
-    (dict(c4=torch.zeros(4, 74, dtype=torch.int32)), "c4_table has 74 columns, expected at least 75"),
-    (dict(c128_state=torch.zeros(4, 600, dtype=torch.int32)[:, ::2]), "c128_state_table has strides [600, 2]"),
-    (dict(out_full_loc=torch.zeros(40)), "out_full_loc has dtype Float, expected Int"),
-    (dict(out_swa_loc=int32(0)), "out_swa_loc has shape [1], expected [40]"),
-    (dict(out_c4_state_loc=torch.zeros(41, dtype=torch.int32)), "out_c4_state_loc has shape [41], expected [40]"),
-    (dict(out_c128_state_loc=torch.zeros(80, dtype=torch.int32)[::2]), "out_c128_state_loc has strides [2]"),
+    (dict(full=torch.zeros(4, 300)), "tables.full has dtype Float, expected Int"),
+    (dict(full=torch.zeros(3, 300, dtype=torch.int32)), "tables.full has 3 rows, expected 4 like the other tables"),
+    (dict(swa=torch.zeros(4, 9, dtype=torch.int32)), "tables.swa has 9 columns, expected at least 300"),
+    (dict(c4=torch.zeros(4, 74, dtype=torch.int32)), "tables.c4 has 74 columns, expected at least 75"),
+    (dict(c128_state=torch.zeros(4, 600, dtype=torch.int32)[:, ::2]), "tables.c128_state has strides [600, 2]"),
+    (dict(out_full_loc=torch.zeros(40)), "out.out_full_loc has dtype Float, expected Int"),
+    (dict(out_swa_loc=int32(0)), "out.out_swa_loc has shape [1], expected [40]"),
+    (dict(out_c4_state_loc=torch.zeros(41, dtype=torch.int32)), "out.out_c4_state_loc has shape [41], expected [40]"),
+    (dict(out_c128_state_loc=torch.zeros(80, dtype=torch.int32)[::2]), "out.out_c128_state_loc has strides [2]"),
 ]
 
 # What a device cannot know before it runs.
 BAD_VALUES = [
     (dict(lens=int32(5, -1)), "seq_lens[1] is -1, expected at least 0"),
     (dict(widths=int32(1, -2)), "num_draft_tokens[1] is -2, expected at least 0"),
-    (dict(lens=int32(297, 5)), "seq_lens[0] is 297 before 4 new tokens, expected at most 300 (max_context_len) with"),
+    (
+        dict(lens=int32(297, 5)),
+        "seq_lens[0] is 297 before 4 new tokens, expected at most 300 (tables.layout.max_context_len) with",
+    ),
     (dict(requests=int32(0, 4)), "req_pool_indices[1] is 4, expected 0 <= index < 4 (rows of the tables)"),
     (dict(widths=int32(40, 1)), "num_tokens is 40 (entries of the token-aligned outputs), but row 1 ends at token 40"),
-    (dict(out_c4_loc=int32(0)), "out_c4_loc has 1 entries, expected at least 2 (groups of 4 that the step completes)"),
-    (dict(lens=int32(124, 6), out_c128_loc=int32()), "out_c128_loc has 0 entries, expected at least 1 (groups of 128"),
+    (
+        dict(out_c4_loc=int32(0)),
+        "out.out_c4_loc has 1 entries, expected at least 2 (groups of 4 that the step completes)",
+    ),
+    (
+        dict(lens=int32(124, 6), out_c128_loc=int32()),
+        "out.out_c128_loc has 0 entries, expected at least 1 (groups of 128",
+    ),
 ]
 
 
@@ -157,20 +166,20 @@ def test_bad_calls_raise_and_write_nothing(bad, message):
     requests, lens, widths = bad.get("requests", int32(0, 1)), bad.get("lens", int32(5, 6)), bad.get("widths", 4)
     with pytest.raises(ValueError) as error:
         flatten_verify_bundle(tables, requests, lens, widths, out=out)
-    assert f"verify_bundle: {message}" in str(error.value)
+    assert f"flatten_verify_bundle: {message}" in str(error.value)
     assert all(torch.equal(a, b) for a, b in zip(before, out.in_order(), strict=True))
 
 
 @pytest.mark.cpu_only
 def test_bad_host_numbers():
     tables, two = make_tables(), int32(5, 6)
-    with pytest.raises(ValueError, match=r"verify_bundle: num_tokens is 7 .*, but row 1 ends at token 4 . 4"):
+    with pytest.raises(ValueError, match=r"flatten_verify_bundle: num_tokens is 7 .*, but row 1 ends at token 4 . 4"):
         flatten_verify_bundle(tables, int32(0, 1), two, 4, num_tokens=7)
-    with pytest.raises(ValueError, match="verify_bundle: num_tokens is -1, expected at least 0"):
+    with pytest.raises(ValueError, match="flatten_verify_bundle: num_tokens is -1, expected at least 0"):
         flatten_verify_bundle(tables, int32(0, 1), two, 4, num_tokens=-1)
-    with pytest.raises(ValueError, match="verify_bundle: out_c4_loc has 0 entries, expected at least 2"):
+    with pytest.raises(ValueError, match="flatten_verify_bundle: out_c4_loc has 0 entries, expected at least 2"):
         flatten_verify_bundle(tables, int32(0, 1), two, 4, seq_lens_cpu=int32(0, 0))
-    with pytest.raises(ValueError, match=r"step_sizes: seq_lens\[1\] is -6, expected at least 0"):
+    with pytest.raises(ValueError, match=r"flatten_verify_bundle: seq_lens\[1\] is -6, expected at least 0"):
         flatten_verify_bundle(tables, int32(0, 1), two, 4, seq_lens_cpu=int32(5, -6))
     with pytest.raises(ValueError, match="seq_lens_cpu is on meta, expected a host copy"):
         flatten_verify_bundle(tables, int32(0, 1), two, 4, seq_lens_cpu=two.to("meta"))

@@ -140,17 +140,17 @@ BAD_ARGUMENTS = [
     (dict(cos=torch.zeros(300, 8)[:, ::2]), ValueError, "rope_cos has strides [8, 2]"),
     (dict(sin=torch.zeros(299, 4)), ValueError, "rope_sin has shape [299, 4], expected [300, 4]"),
     (dict(sin=torch.zeros(300, 8)[:, ::2]), ValueError, "rope_sin has strides [8, 2]"),
-    (dict(c4_cos=torch.zeros(12, 5)), ValueError, "c4_cos has shape [12, 5], expected [12, 4]"),
-    (dict(c4_sin=torch.zeros(12, 4).half()), ValueError, "c4_sin has dtype Half, expected Float"),
-    (dict(c128_cos=torch.zeros(3, 4)), ValueError, "c128_cos has shape [3, 4], expected [2, 4]"),
-    (dict(c128_sin=torch.zeros(2, 8)[:, ::2]), ValueError, "c128_sin has strides [8, 2]"),
-    (dict(out_swa_loc=int32(0)), ValueError, "out_swa_loc has shape [1], expected [40]"),
-    (dict(c4_loc=int32(0)), ValueError, "c4_loc has shape [1], expected [12]"),
-    (dict(positions=torch.zeros(40, 1)), ValueError, "positions has shape [40, 1], expected 1 dimension"),
-    (dict(kv_lens=int32(0)), ValueError, "kv_lens has shape [1], expected [2]"),
-    (dict(swa_page_table=int32()), ValueError, "swa_page_table has shape [0], expected 2 dimensions"),
-    (dict(full=torch.zeros(3, 300, dtype=torch.int32)), ValueError, "full_table has 3 rows, expected 4"),
-    (dict(page_size=3), ValueError, "page_size is 3, expected a power of two"),
+    (dict(c4_cos=torch.zeros(12, 5)), ValueError, "out.c4_cos has shape [12, 5], expected [12, 4]"),
+    (dict(c4_sin=torch.zeros(12, 4).half()), ValueError, "out.c4_sin has dtype Half, expected Float"),
+    (dict(c128_cos=torch.zeros(3, 4)), ValueError, "out.c128_cos has shape [3, 4], expected [2, 4]"),
+    (dict(c128_sin=torch.zeros(2, 8)[:, ::2]), ValueError, "out.c128_sin has strides [8, 2]"),
+    (dict(out_swa_loc=int32(0)), ValueError, "out.out_cache_loc.out_swa_loc has shape [1], expected [40]"),
+    (dict(c4_loc=int32(0)), ValueError, "out.metadata.c4_loc has shape [1], expected [12]"),
+    (dict(positions=torch.zeros(40, 1)), ValueError, "out.metadata.positions has shape [40, 1], expected 1 dimension"),
+    (dict(kv_lens=int32(0)), ValueError, "out.metadata.kv_lens has shape [1], expected [2]"),
+    (dict(swa_page_table=int32()), ValueError, "out.metadata.swa_page_table has shape [0], expected 2 dimensions"),
+    (dict(full=torch.zeros(3, 300, dtype=torch.int32)), ValueError, "tables.full has 3 rows, expected 4"),
+    (dict(page_size=3), ValueError, "tables.page_size is 3, expected a power of two"),
 ]
 
 # What a device cannot know before it runs.
@@ -162,14 +162,18 @@ BAD_VALUES = [
     (
         dict(cos=torch.zeros(5, 4), sin=torch.zeros(5, 4), lens=int32(6, 9)),
         IndexError,
-        "positions_c4 reaches 8, expected 0 <= position < 5 (rows of rope_cos)",
+        "out.metadata.positions_c4 reaches 8, expected 0 <= position < 5 (rows of rope_cos)",
     ),
     (
         dict(cos=torch.zeros(128, 4), sin=torch.zeros(128, 4), lens=int32(252, 0)),
         IndexError,
-        "positions_c4 reaches 252, expected 0 <= position < 128 (rows of rope_cos)",
+        "out.metadata.positions_c4 reaches 252, expected 0 <= position < 128 (rows of rope_cos)",
     ),
-    (dict(out_c4_loc=int32(0)), ValueError, "out_c4_loc has 1 entries, expected at least 2 (groups of 4"),
+    (
+        dict(out_c4_loc=int32(0)),
+        ValueError,
+        "out.out_cache_loc.out_c4_loc has 1 entries, expected at least 2 (groups of 4",
+    ),
 ]
 
 
@@ -188,7 +192,7 @@ def test_bad_calls_raise_and_write_nothing(bad, kind, message):
     requests, lens, widths = bad.get("requests", int32(0, 1)), bad.get("lens", int32(5, 6)), bad.get("widths", 4)
     with pytest.raises(kind) as error:
         build_verify_step(tables, requests, lens, widths, cos, sin, max_seq_len=bad.get("max_seq_len"), out=out)
-    assert f"verify_step: {message}" in str(error.value)
+    assert f"build_verify_step: {message}" in str(error.value)
     for name, tensor in fields_of(out).items():
         assert torch.equal(before[name], tensor), name
 
@@ -197,9 +201,9 @@ def test_bad_calls_raise_and_write_nothing(bad, kind, message):
 def test_bad_sizes():
     tables = make_tables()
     cos, sin = rope_tables(300, 4, "cpu")
-    with pytest.raises(ValueError, match=r"verify_step: num_tokens is 7 .*, but row 1 ends at token 4 . 4"):
+    with pytest.raises(ValueError, match=r"build_verify_step: num_tokens is 7 .*, but row 1 ends at token 4 . 4"):
         build_verify_step(tables, int32(0, 1), int32(5, 6), 4, cos, sin, num_tokens=7)
-    with pytest.raises(ValueError, match="verify_step: num_tokens is None, expected a number: lengths on meta"):
+    with pytest.raises(ValueError, match="build_verify_step: num_tokens is None, expected a number: lengths on meta"):
         build_verify_step(tables, int32(0, 1), int32(5, 6).to("meta"), int32(4, 4).to("meta"), cos, sin)
     with pytest.raises(ValueError, match=r"VerifyStep\.empty: rope_dim is -1, expected at least 0"):
         VerifyStep.empty(tables.layout, 2, 8, -1)

@@ -151,10 +151,10 @@ BAD_ARGUMENTS = [
     (dict(req_pool_indices=torch.tensor([[1]])), "req_pool_indices has shape [1, 1], expected 1 dimension"),
     (dict(starts=torch.tensor([0, 1])), "starts has shape [2], expected [1]"),
     (dict(ends=torch.tensor([0.0])), "ends has dtype Float, expected Int or Long"),
-    (dict(out_swa_loc=torch.zeros(4, dtype=torch.int64)), "swa_loc has dtype Long, expected Int"),
-    (dict(out_swa_loc=torch.zeros(8, dtype=torch.int32)[::2]), "swa_loc has strides [2]"),
-    (dict(out_swa_loc=torch.zeros(4, 1, dtype=torch.int32)), "swa_loc has shape [4, 1], expected 1 dimension"),
-    (dict(state_starts=torch.tensor([0, 1])), "c4_state_starts has shape [2], expected [1]"),
+    (dict(out_swa_loc=torch.zeros(4, dtype=torch.int64)), "loc.out_swa_loc has dtype Long, expected Int"),
+    (dict(out_swa_loc=torch.zeros(8, dtype=torch.int32)[::2]), "loc.out_swa_loc has strides [2]"),
+    (dict(out_swa_loc=torch.zeros(4, 1, dtype=torch.int32)), "loc.out_swa_loc has shape [4, 1], expected 1 dimension"),
+    (dict(state_starts=torch.tensor([0, 1])), "state_starts[0] has shape [2], expected [1]"),
     (dict(state_starts=torch.zeros(3, 1)), "state_starts has 3 rows, expected one vector or two"),
 ]
 
@@ -165,8 +165,8 @@ BAD_VALUES = [
     (dict(starts=torch.tensor([-1])), "starts[0] is -1, expected at least 0"),
     (dict(starts=torch.tensor([5])), "ends[0] is 4, expected no less than the starts, but starts[0] is 5"),
     (dict(ends=torch.tensor([301])), "ends[0] is 301, expected an end within the columns of every table"),
-    (dict(ends=torch.tensor([5])), "slots of full_table have 4 entries, expected at least 5"),
-    (dict(out_c4_loc=torch.zeros(0, dtype=torch.int32)), "slots of c4_table have 0 entries, expected at least 1"),
+    (dict(ends=torch.tensor([5])), "slots of tables.full have 4 entries, expected at least 5"),
+    (dict(out_c4_loc=torch.zeros(0, dtype=torch.int32)), "slots of tables.c4 have 0 entries, expected at least 1"),
     (dict(state_starts=torch.tensor([-1])), "starts[0] is 0 (state pools: -1 and -1), expected at least 0"),
     (dict(state_starts=torch.tensor([5])), "ends[0] is 4, expected no less than the starts"),
 ]
@@ -197,11 +197,11 @@ def test_a_bad_row_behind_good_ones_writes_nothing():
 
 
 BAD_TABLES = [
-    (dict(swa=torch.zeros(4, 300)), "swa_table has dtype Float, expected Int"),
-    (dict(swa=torch.zeros(3, 300, dtype=torch.int32)), "swa_table has 3 rows, expected 4 like full_table"),
-    (dict(c4=torch.zeros(75, dtype=torch.int32)), "c4_table has shape [75], expected 2 dimensions"),
-    (dict(c4=torch.zeros(75, 4, dtype=torch.int32).t()), "c4_table has strides [1, 4]"),
-    (dict(full=torch.zeros(1, 300, dtype=torch.int32).expand(4, 300)), "full_table has strides [0, 1]"),
+    (dict(swa=torch.zeros(4, 300)), "tables.swa has dtype Float, expected Int"),
+    (dict(swa=torch.zeros(3, 300, dtype=torch.int32)), "tables.swa has 3 rows, expected 4 like tables.full"),
+    (dict(c4=torch.zeros(75, dtype=torch.int32)), "tables.c4 has shape [75], expected 2 dimensions"),
+    (dict(c4=torch.zeros(75, 4, dtype=torch.int32).t()), "tables.c4 has strides [1, 4]"),
+    (dict(full=torch.zeros(1, 300, dtype=torch.int32).expand(4, 300)), "tables.full has strides [0, 1]"),
 ]
 
 

@@ -2,7 +2,7 @@
 
 
 def draft_steps(lengths, slot_of, cos, sin, topk, num_steps, context, num_entries):
-    """slot_of(request, k, step): slot of a live draft. cos, sin: lists of rows.
+    """slot_of(request, k, step): slot of a live draft, negative where it has none. cos, sin: lists of rows.
 
     Returns slots, positions, kv_lens, cos and sin by output name, each a list of steps of lists of entries.
     """
@@ -15,7 +15,8 @@ def draft_steps(lengths, slot_of, cos, sin, topk, num_steps, context, num_entrie
                 if length == 0 or position >= context:
                     entries.append((0, 0, 1))
                 else:
-                    entries.append((slot_of(request, k, step), position, position + 1))
+                    slot = slot_of(request, k, step)
+                    entries.append((slot if slot > 0 else 0, position, position + 1))
         entries += [(0, 0, 1)] * (num_entries - len(entries))
         out["slots"].append([slot for slot, _, _ in entries])
         out["positions"].append([position for _, position, _ in entries])

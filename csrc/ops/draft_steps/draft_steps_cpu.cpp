@@ -71,7 +71,7 @@ void write_entry(int64_t step, int64_t entry, int64_t start, const int32_t* slot
                  const Buffers& out, const DraftStepsParams& p) {
     const int64_t to = draft_output(step, entry, p);
     const int64_t position = draft_position(start, step, p);
-    out.slots[to] = step < live_steps(start, p) ? slots[step] : 0;
+    out.slots[to] = step < live_steps(start, p) ? draft_slot(slots[step]) : 0;
     out.positions[to] = position;
     out.kv_lens[to] = static_cast<int32_t>(draft_kv_len(position));
     const int64_t row_bytes = p.rope_dim * p.rope_bytes;

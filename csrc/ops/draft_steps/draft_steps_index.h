@@ -64,6 +64,9 @@ DSV4_HOST_DEVICE constexpr int64_t reserved_slots(int64_t entry, const DraftStep
     return entry * p.num_steps;
 }
 
+// What a draft gets of a reserved slot: engines mark those that nobody has by -1.
+DSV4_HOST_DEVICE constexpr int32_t draft_slot(int32_t reserved) { return max_of<int32_t>(reserved, 0); }
+
 DSV4_HOST_DEVICE constexpr int64_t draft_table_entry(int64_t request, int64_t start, const DraftStepsParams& p) {
     return request * p.table_row_elems + start;
 }

@@ -144,7 +144,8 @@ class DraftStepsKernel {
         return start;
     }
 
-    // All steps of a tile, [steps, lanes]. A draft is live below the context: min(max(context - position, 0), 1).
+    // All steps of a tile, [steps, lanes]. A draft is live below the context: min(max(context - position, 0), 1). A
+    // negative slot is nobody's, as draft_slot() has it.
     __aicore__ inline void make_steps(uint32_t lanes) {
         const int32_t count = static_cast<int32_t>(lanes);
         const int32_t all = p_.num_steps * count;
@@ -159,6 +160,7 @@ class DraftStepsKernel {
         AscendC::Adds(live_, live_, static_cast<int32_t>(p_.max_context_len), all);
         AscendC::PipeBarrier<PIPE_V>();
         AscendC::Maxs(live_, live_, int32_t{0}, all);
+        AscendC::Maxs(slots_, slots_, int32_t{0}, all);
         AscendC::PipeBarrier<PIPE_V>();
         AscendC::Mins(live_, live_, int32_t{1}, all);
         AscendC::PipeBarrier<PIPE_V>();

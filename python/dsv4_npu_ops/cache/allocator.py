@@ -1,27 +1,24 @@
 """Paged allocation over all six pools (docs/spec.md, allocation; invariants)."""
 
-from collections.abc import Sequence
-from operator import index
+from threading import Lock
 
 import torch
 from torch import Tensor
 
+from dsv4_npu_ops.cache.host_integers import Integers, host_integer, host_integers
 from dsv4_npu_ops.cache.host_staging import HostStaging
 from dsv4_npu_ops.cache.work_lists import LedgerWork, WorkLists, on_device
 from dsv4_npu_ops.layout.kv_layout import POOLS, KVLayout
 from dsv4_npu_ops.layout.out_cache_loc import OutCacheLoc
 from dsv4_npu_ops.layout.shared_prefix import SharedPrefix
 from dsv4_npu_ops.layout.tables import RequestTables
+from dsv4_npu_ops.ops.caller_errors import TABLES, caller_errors
 from dsv4_npu_ops.ops.map_full_to_swa import MAP_SOURCE_FIELD, MAP_TABLE, map_full_to_swa
 from dsv4_npu_ops.ops.release_pages import release_pages
 from dsv4_npu_ops.ops.reserve_extend import reserve_extend
 from dsv4_npu_ops.ops.share_pages import share_pages
 
-Integers = Sequence[int] | Tensor
-"""Request ids or lengths: a list, or a 1-D integer tensor on the host."""
-
-
-INTEGER_DTYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+_caller_errors = caller_errors(TABLES)
 
 
 class PoolExhausted(RuntimeError):
@@ -53,7 +50,8 @@ class KVAllocator:
 
     The scheduler calls it on the host's clock; nothing is read back from the device. Which page belongs to whom is
     decided by bookkeeping in C++ that only counts; page ids live in a queue on the device, and one launch a call hands
-    them out or takes them back. A call that raises has changed nothing.
+    them out or takes them back. A call that raises has changed nothing. Threads may share an allocator: a call is one
+    step, of which another thread sees all or nothing (docs/spec.md, threads).
 
     Lengths are raw tokens. Requests and lengths are lists or 1-D integer tensors on the host, one entry a row; a
     request may be named once a call. An extend with ``prefix == seq`` allocates nothing and needs no window.
@@ -74,18 +72,30 @@ class KVAllocator:
             same token, 0 while it has none. None unless asked for.
 
     Raises:
-        ValueError: the tables are of another layout, or a mapping is asked for and there is no full or no swa pool.
+        ValueError: the tables are of another layout or the layout has no pool, or a mapping is asked for and there is
+            no full or no swa pool.
 
     Source: docs/spec.md, allocation and invariants.
     """
 
     def __init__(self, layout: KVLayout, tables: RequestTables, *, full_to_swa: bool = False) -> None:
+        for name, value, kind in (("layout", layout, KVLayout), ("tables", tables, RequestTables)):
+            if not isinstance(value, kind):
+                raise ValueError(
+                    f"KVAllocator: {name} is a {type(value).__name__}, expected a {kind.__name__}: (layout, tables)"
+                )
+        if not layout.num_pages:
+            raise ValueError(
+                f"KVAllocator: layout.num_pages is empty, expected usable pages of at least one of {', '.join(POOLS)}"
+            )
         if tables.layout != layout:
             raise ValueError(f"KVAllocator: tables have {tables.layout}, expected those of {layout}")
         if full_to_swa and not (layout.has_pool("full") and layout.has_pool("swa")):
             raise ValueError(f"KVAllocator: full_to_swa is True, expected pools full and swa in {layout}")
         self.layout = layout
         self.tables = tables
+        # Around every use of the ledger: decision, launches and commit are one step; ledger and ops release the GIL.
+        self._step = Lock()
         self._num_pages = [layout.num_pages.get(pool, 0) for pool in POOLS]
         # All rings in one tensor, so that the ops take one pointer. Made on the host and copied.
         rings = [page for pages in self._num_pages for page in range(1, pages + 1)]
@@ -104,10 +114,11 @@ class KVAllocator:
             mapping = torch.zeros(layout.num_slots("full"), dtype=torch.int64, device="cpu")
             self.full_to_swa = mapping.to(layout.device)
 
+    @_caller_errors
     def alloc_extend(
         self, reqs: Integers, prefix_lens: Integers, seq_lens: Integers, *, swa_tail: int | None = None
     ) -> OutCacheLoc:
-        """Slots for a prefill, or a chunk of one; a prefix of 0 on a free row starts a request.
+        """Slots for a prefill, or a chunk of one; a prefix of 0 starts a request, in a row without tokens.
 
         full, swa, c4 and c128 get all units of ``[prefix, seq)``, the state pools only
         ``[max(prefix, state_start(seq)), seq)``: the compressor does not read what lies before from a cache.
@@ -125,21 +136,22 @@ class KVAllocator:
 
         Raises:
             PoolExhausted: a pool has too few pages.
-            ValueError: an id out of range, named twice or (with a prefix) not running; lengths negative, decreasing
-                or beyond the table or the allocated length; a step that needs evicted or never allocated positions;
-                a ``swa_tail`` below 1.
+            ValueError: an id out of range, named twice or (with a prefix) not running; a prefix of 0 for a request
+                that has tokens and was not freed; lengths negative, decreasing or beyond the table or the allocated
+                length; a step that needs evicted or never allocated positions; a ``swa_tail`` below 1.
 
         Source: docs/spec.md, allocation.
         """
-        return self._reserve(
-            self._ledger.alloc_extend(
-                host_integers("alloc_extend", "reqs", reqs),
-                host_integers("alloc_extend", "prefix_lens", prefix_lens),
-                host_integers("alloc_extend", "seq_lens", seq_lens),
-                None if swa_tail is None else host_integer("alloc_extend", "swa_tail", swa_tail),
-            )
+        rows = (
+            host_integers("alloc_extend", "reqs", reqs),
+            host_integers("alloc_extend", "prefix_lens", prefix_lens),
+            host_integers("alloc_extend", "seq_lens", seq_lens),
+            None if swa_tail is None else host_integer("alloc_extend", "swa_tail", swa_tail),
         )
+        with self._step:
+            return self._reserve(self._ledger.alloc_extend(*rows))
 
+    @_caller_errors
     def reserve_extend(self, reqs: Integers, prefix_lens: Integers, seq_lens: Integers) -> OutCacheLoc:
         """Slots for all of ``[prefix, seq)`` in every pool, as a speculative step needs: any accepted part of it must
         find its state later. Requests must be running.
@@ -148,14 +160,15 @@ class KVAllocator:
 
         Source: docs/spec.md, allocation.
         """
-        return self._reserve(
-            self._ledger.reserve_extend(
-                host_integers("reserve_extend", "reqs", reqs),
-                host_integers("reserve_extend", "prefix_lens", prefix_lens),
-                host_integers("reserve_extend", "seq_lens", seq_lens),
-            )
+        rows = (
+            host_integers("reserve_extend", "reqs", reqs),
+            host_integers("reserve_extend", "prefix_lens", prefix_lens),
+            host_integers("reserve_extend", "seq_lens", seq_lens),
         )
+        with self._step:
+            return self._reserve(self._ledger.reserve_extend(*rows))
 
+    @_caller_errors
     def alloc_decode(self, reqs: Integers, seq_lens: Integers) -> OutCacheLoc:
         """``reserve_extend`` from ``seq - 1``.
 
@@ -171,12 +184,9 @@ class KVAllocator:
 
         Source: docs/spec.md, allocation.
         """
-        return self._reserve(
-            self._ledger.alloc_decode(
-                host_integers("alloc_decode", "reqs", reqs),
-                host_integers("alloc_decode", "seq_lens", seq_lens),
-            )
-        )
+        rows = host_integers("alloc_decode", "reqs", reqs), host_integers("alloc_decode", "seq_lens", seq_lens)
+        with self._step:
+            return self._reserve(self._ledger.alloc_decode(*rows))
 
     def shareable_len(self, source: int, prefix_len: int) -> int:
         """The longest start within ``prefix_len`` tokens that ``share_prefix`` can give: the largest length whose
@@ -191,10 +201,11 @@ class KVAllocator:
 
         Source: docs/spec.md, shared prefixes.
         """
-        return self._ledger.shareable_len(
-            host_integer("shareable_len", "source", source), host_integer("shareable_len", "prefix_len", prefix_len)
-        )
+        row = host_integer("shareable_len", "source", source), host_integer("shareable_len", "prefix_len", prefix_len)
+        with self._step:
+            return self._ledger.shareable_len(*row)
 
+    @_caller_errors
     def share_prefix(self, sources: Integers, targets: Integers, prefix_lens: Integers) -> SharedPrefix:
         """Starts each target on the cached prefix of a running request.
 
@@ -219,18 +230,25 @@ class KVAllocator:
 
         Source: docs/spec.md, shared prefixes.
         """
-        work, num_copies, starts, shortage = self._ledger.share_prefix(
+        rows = (
             host_integers("share_prefix", "sources", sources),
             host_integers("share_prefix", "targets", targets),
             host_integers("share_prefix", "prefix_lens", prefix_lens),
         )
-        raise_if_exhausted(shortage)
-        lists = on_device(work, self._staging)
-        pages = share_pages(
-            self.tables, self._free_pages, lists.segments, self._num_pages, sum(num_copies), num_units=lists.num_units
-        )
-        self._map(lists)
-        self._ledger.commit_sharing()
+        with self._step:
+            work, num_copies, starts, shortage = self._ledger.share_prefix(*rows)
+            raise_if_exhausted(shortage)
+            lists = on_device(work, self._staging)
+            pages = share_pages(
+                self.tables,
+                self._free_pages,
+                lists.segments,
+                self._num_pages,
+                sum(num_copies),
+                num_units=lists.num_units,
+            )
+            self._map(lists)
+            self._ledger.commit_sharing()
         copies, first = {}, 0
         for pool, count in zip(POOLS, num_copies, strict=True):
             if self.layout.has_pool(pool):
@@ -238,6 +256,7 @@ class KVAllocator:
             first += count
         return SharedPrefix(starts, copies)
 
+    @_caller_errors
     def shared_pages(self, req: int) -> dict[str, list[int]]:
         """Page indices, ascending, of those pages of a running request that other requests own as well, by pool that
         exists. Neither a step nor a transfer (``disagg.state_payloads``) may write them.
@@ -254,6 +273,7 @@ class KVAllocator:
             if self.layout.has_pool(pool)
         }
 
+    @_caller_errors
     def evict(self, reqs: Integers, committed_lens: Integers) -> None:
         """Frees the whole pages of swa, c4_state and c128_state that lie before the windows of ``committed_lens``.
 
@@ -268,12 +288,11 @@ class KVAllocator:
 
         Source: docs/spec.md, windows; allocation.
         """
-        self._release(
-            self._ledger.evict(
-                host_integers("evict", "reqs", reqs), host_integers("evict", "committed_lens", committed_lens)
-            )
-        )
+        rows = host_integers("evict", "reqs", reqs), host_integers("evict", "committed_lens", committed_lens)
+        with self._step:
+            self._release(self._ledger.evict(*rows))
 
+    @_caller_errors
     def free(self, reqs: Integers) -> None:
         """Ends requests: every page that they own goes back, whatever was committed.
 
@@ -282,7 +301,9 @@ class KVAllocator:
 
         Source: docs/spec.md, allocation.
         """
-        self._release(self._ledger.free(host_integers("free", "reqs", reqs)))
+        rows = host_integers("free", "reqs", reqs)
+        with self._step:
+            self._release(self._ledger.free(rows))
 
     def backup_state(self) -> int:
         """Opens a backup and returns its handle. Backups nest; each ends with ``restore_state`` or ``discard_state``.
@@ -291,8 +312,10 @@ class KVAllocator:
 
         Source: docs/spec.md, invariants.
         """
-        return self._ledger.backup_state()
+        with self._step:
+            return self._ledger.backup_state()
 
+    @_caller_errors
     def restore_state(self, backup: int) -> None:
         """Takes back every allocation since the backup, in pools, tables and allocated lengths.
 
@@ -305,7 +328,9 @@ class KVAllocator:
 
         Source: docs/spec.md, invariants.
         """
-        self._release(self._ledger.restore_state(host_integer("restore_state", "backup", backup)))
+        handle = host_integer("restore_state", "backup", backup)
+        with self._step:
+            self._release(self._ledger.restore_state(handle))
 
     def discard_state(self, backup: int) -> None:
         """Closes a backup and keeps every allocation; an outer backup can still take them back.
@@ -315,7 +340,9 @@ class KVAllocator:
 
         Source: docs/spec.md, invariants.
         """
-        self._ledger.discard_state(host_integer("discard_state", "backup", backup))
+        handle = host_integer("discard_state", "backup", backup)
+        with self._step:
+            self._ledger.discard_state(handle)
 
     def available_pages(self, pool: str) -> int:
         """Free pages of a pool.
@@ -328,7 +355,8 @@ class KVAllocator:
         if pool not in POOLS or not self.layout.has_pool(pool):
             existing = ", ".join(name for name in POOLS if self.layout.has_pool(name))
             raise ValueError(f"available_pages: pool is {pool!r}, expected one of {existing}")
-        return self._ledger.available_pages(POOLS.index(pool))
+        with self._step:
+            return self._ledger.available_pages(POOLS.index(pool))
 
     def allocated_len(self, req: int) -> int:
         """Raw tokens that a running request has slots for, whether committed or not.
@@ -338,7 +366,9 @@ class KVAllocator:
 
         Source: docs/spec.md, allocation.
         """
-        return self._ledger.allocated_len(host_integer("allocated_len", "req", req))
+        row = host_integer("allocated_len", "req", req)
+        with self._step:
+            return self._ledger.allocated_len(row)
 
     def _reserve(self, decision: tuple[LedgerWork, list[int], list[int]]) -> OutCacheLoc:
         work, num_slots, shortage = decision
@@ -377,37 +407,3 @@ def raise_if_exhausted(shortage: list[int]) -> None:
     if shortage:
         pool, needed_pages, free_pages = shortage
         raise PoolExhausted(POOLS[pool], needed_pages, free_pages)
-
-
-def host_integer(op: str, name: str, value: int) -> int:
-    """One integer for the ledger.
-
-    Raises:
-        ValueError: not an integer, or none of 64 bits.
-    """
-    try:
-        number = index(value)
-    except TypeError:
-        number = None
-    if number is None or not -(2**63) <= number < 2**63:
-        raise ValueError(f"{op}: {name} is {value!r}, expected an integer of 64 bits")
-    return number
-
-
-def host_integers(op: str, name: str, values: Integers) -> list[int]:
-    """A list of Python integers from a list or a 1-D integer tensor on the host.
-
-    Raises:
-        ValueError: another type, shape, dtype or device.
-    """
-    if isinstance(values, Tensor):
-        if values.dim() != 1 or values.dtype not in INTEGER_DTYPES or values.device.type != "cpu":
-            raise ValueError(
-                f"{op}: {name} is {values.dtype} {list(values.shape)} on {values.device}, "
-                "expected a list or a 1-D integer tensor on the host"
-            )
-        return values.tolist()
-    try:
-        return list(map(index, values))
-    except TypeError:
-        raise ValueError(f"{op}: {name} is {values!r}, expected a list or a 1-D tensor of integers") from None

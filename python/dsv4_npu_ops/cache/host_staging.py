@@ -1,6 +1,7 @@
 """Small host tensors on their way to a device: pinned, without a wait (docs/spec.md, cost)."""
 
 from collections import deque
+from threading import Lock
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ class HostStaging:
     A buffer is written again only when the event behind its last copy has happened, which is asked and never waited
     for: while copies are pending, the ring of buffers grows. On a CPU nothing is copied at all.
 
-    Not for several threads at once.
+    Threads may share it (docs/spec.md, threads).
 
     Args:
         device: where the tensors are wanted.
@@ -30,6 +31,8 @@ class HostStaging:
         self.device = torch.device(device)
         # Pinned bytes and the event behind their last copy, oldest first.
         self._ring: deque[tuple[Tensor, Any]] = deque()
+        # Around asking for the oldest buffer and taking it, or two threads would fill the same one.
+        self._taking = Lock()
 
     @property
     def num_buffers(self) -> int:
@@ -106,10 +109,12 @@ class HostStaging:
 
     def _free_buffer(self, size_bytes: int) -> Tensor:
         """A pinned buffer that no pending copy reads; it leaves the ring."""
-        if self._ring and self._ring[0][1].query():
-            buffer, _ = self._ring.popleft()
-            if buffer.nbytes >= size_bytes:
-                return buffer
+        buffer = None
+        with self._taking:
+            if self._ring and self._ring[0][1].query():
+                buffer, _ = self._ring.popleft()
+        if buffer is not None and buffer.nbytes >= size_bytes:
+            return buffer
         capacity = max(_SMALLEST_BUFFER_BYTES, 1 << (size_bytes - 1).bit_length() if size_bytes else 0)
         return torch.empty(capacity, dtype=torch.uint8, pin_memory=True)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import torch
 from torch import Tensor
 
-from dsv4_npu_ops.cache.allocator import Integers, host_integers
+from dsv4_npu_ops.cache.host_integers import Integers, host_integers
 from dsv4_npu_ops.graph.verify_bucket import BucketShape, RopeTables, VerifyBucket
 from dsv4_npu_ops.layout import CompressMetadata, RequestTables
 

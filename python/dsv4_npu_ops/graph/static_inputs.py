@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from dsv4_npu_ops.cache import HostStaging
-from dsv4_npu_ops.cache.allocator import Integers, host_integers
+from dsv4_npu_ops.cache.host_integers import Integers, host_integers
 from dsv4_npu_ops.graph_capture import is_capturing
 from dsv4_npu_ops.layout import KVLayout
 

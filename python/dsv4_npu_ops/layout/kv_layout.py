@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import index
 
 import torch
 
@@ -20,6 +21,9 @@ RAW_TOKENS_PER_SLOT: dict[str, int] = {
 }
 """Raw tokens that one slot (unit) of each pool stands for."""
 
+INT32_MAX = 2**31 - 1
+"""What ops and tables count rows, positions and slots in."""
+
 
 @dataclass(frozen=True)
 class KVLayout:
@@ -32,10 +36,11 @@ class KVLayout:
         max_context_len: longest request in raw tokens, drafts included.
         num_pages: usable pages of each pool that exists, with ids ``1..n`` (page 0 is reserved and not counted).
             A pool without an entry does not exist: its tables and outputs are empty. 0 pages is an exhausted pool.
-        device: where tables and free lists live.
+            Without any pool a layout still tells sizes, but no allocator takes it.
+        device: where tables and free lists live, a CPU or an NPU.
 
     Raises:
-        ValueError: an argument out of range or an unknown pool name.
+        ValueError: an argument out of range, an unknown pool name or another kind of device.
         RuntimeError: the device is an NPU and something that it needs is missing.
 
     Source: docs/spec.md, model and pools; Python surface.
@@ -51,25 +56,30 @@ class KVLayout:
     def __post_init__(self) -> None:
         if not isinstance(self.num_pages, Mapping):
             raise ValueError(f"KVLayout: num_pages is {self.num_pages!r}, expected a dict of pages by pool")
-        if str(self.device).split(":")[0] == "npu":
+        kind = str(self.device).split(":")[0]
+        if kind == "npu":
             require_npu(f"KVLayout: device {str(self.device)!r}")
+        elif kind != "cpu":
+            raise ValueError(f"KVLayout: device is {str(self.device)!r}, expected a cpu or npu device")
         # A copy: the caller may go on using its dict.
         object.__setattr__(self, "num_pages", dict(self.num_pages))
         sizes = {
             name: getattr(self, name) for name in ("page_size", "sliding_window", "max_requests", "max_context_len")
         }
         for name, value in (sizes | {f"num_pages[{pool!r}]": pages for pool, pages in self.num_pages.items()}).items():
-            if not isinstance(value, int):
-                raise ValueError(f"KVLayout: {name} is {value!r}, expected an integer")
-        if self.page_size < 1 or self.page_size & (self.page_size - 1):
-            raise ValueError(f"KVLayout: page_size is {self.page_size}, expected a power of two from 1 up")
+            try:
+                index(value)
+            except TypeError:
+                raise ValueError(f"KVLayout: {name} is {value!r}, expected an integer") from None
+        if not 1 <= self.page_size <= 2**30 or self.page_size & (self.page_size - 1):
+            raise ValueError(f"KVLayout: page_size is {self.page_size}, expected a power of two from 1 to 2**30")
         for name in ("sliding_window", "max_requests", "max_context_len"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"KVLayout: {name} is {getattr(self, name)}, expected at least 1")
+            if not 1 <= getattr(self, name) <= INT32_MAX:
+                raise ValueError(f"KVLayout: {name} is {getattr(self, name)}, expected 1 to {INT32_MAX} (int32)")
         for pool, pages in self.num_pages.items():
             if pool not in POOLS:
                 raise ValueError(f"KVLayout: num_pages names pool {pool!r}, expected one of {', '.join(POOLS)}")
-            if pages < 0 or (pages + 1) * self.page_size > 2**31 - 1:
+            if pages < 0 or (pages + 1) * self.page_size > INT32_MAX:
                 raise ValueError(
                     f"KVLayout: num_pages[{pool!r}] is {pages}, expected 0 or more with all slots within int32"
                 )

@@ -7,12 +7,24 @@ from torch import Tensor
 
 from dsv4_npu_ops.layout.advanced_step import AdvancedStep
 from dsv4_npu_ops.layout.tables import RequestTables
+from dsv4_npu_ops.ops.caller_errors import TABLES, caller_errors, field_names
+from dsv4_npu_ops.ops.fake_kernels import fake_kernel, writes_only
 from dsv4_npu_ops.ops.step_sizes import check_rows
 
 _advance = torch.ops.dsv4_npu_ops.advance_step.default
 _advance_out = torch.ops.dsv4_npu_ops.advance_step.out
+# What the op calls those whose names its inputs have.
+_OUT = {
+    "next_seq_lens": "out.seq_lens",
+    "next_token_ids": "out.token_ids",
+    "next_hidden": "out.hidden_states",
+    "seq_lens": "seq_lens",
+    "token_ids": "token_ids",
+    "hidden_states": "hidden_states",
+}
 
 
+@caller_errors(TABLES | {"width": "num_draft_tokens"}, out=field_names("out", AdvancedStep) | _OUT)
 def advance_step(
     tables: RequestTables,
     req_pool_indices: Tensor,
@@ -98,7 +110,7 @@ def _width(token_ids: Tensor, num_draft_tokens: int | None, cu_seqlens: Tensor |
         raise ValueError(f"advance_step: num_draft_tokens is {num_draft_tokens!r}, expected an integer") from None
 
 
-@torch.library.register_fake("dsv4_npu_ops::advance_step")
+@fake_kernel("advance_step")
 def _(
     full_table: Tensor,
     swa_table: Tensor,
@@ -130,6 +142,4 @@ def _(
     )
 
 
-@torch.library.register_fake("dsv4_npu_ops::advance_step.out")
-def _(*arguments: object, **buffers: Tensor) -> None:
-    return None
+fake_kernel("advance_step.out")(writes_only)

@@ -6,12 +6,17 @@ from torch import Tensor
 from dsv4_npu_ops.layout.capacity import group_capacity, page_columns
 from dsv4_npu_ops.layout.compress_metadata import PAGE_TABLE_POOLS, CompressMetadata
 from dsv4_npu_ops.layout.tables import RequestTables
+from dsv4_npu_ops.ops.caller_errors import TABLES, caller_errors, field_names
+from dsv4_npu_ops.ops.fake_kernels import fake_kernel, writes_only
+from dsv4_npu_ops.ops.reserved import check_reserved
 from dsv4_npu_ops.ops.step_sizes import FORM_DECODE, FORM_PREFILL, check_rows, host_num_tokens, verify_form
 
 _metadata = torch.ops.dsv4_npu_ops.compress_metadata.default
 _metadata_out = torch.ops.dsv4_npu_ops.compress_metadata.out
+_caller_errors = caller_errors(TABLES, out=field_names("out", CompressMetadata))
 
 
+@_caller_errors
 def build_compress_metadata_prefill(
     tables: RequestTables,
     req_pool_indices: Tensor,
@@ -47,6 +52,7 @@ def build_compress_metadata_prefill(
     return _build(tables, req_pool_indices, seq_lens, prefix_lens, None, FORM_PREFILL, 0, num_tokens, max_seq_len, out)
 
 
+@_caller_errors
 def build_compress_metadata_decode(
     tables: RequestTables,
     req_pool_indices: Tensor,
@@ -74,6 +80,7 @@ def build_compress_metadata_decode(
     return _build(tables, req_pool_indices, seq_lens, None, None, FORM_DECODE, 0, None, max_seq_len, out)
 
 
+@_caller_errors
 def build_compress_metadata_verify(
     tables: RequestTables,
     req_pool_indices: Tensor,
@@ -121,6 +128,8 @@ def _build(
     out: CompressMetadata | None,
 ) -> CompressMetadata:
     check_rows("compress_metadata", req_pool_indices=req_pool_indices, seq_lens=seq_lens)
+    operands = prefix_lens if form == FORM_PREFILL else widths
+    check_reserved("compress_metadata", tables, req_pool_indices, seq_lens, operands, form, width)
     context = tables.layout.max_context_len
     length = context if max_seq_len is None else max_seq_len
     rows = (
@@ -192,7 +201,7 @@ def empty_metadata(
     )
 
 
-@torch.library.register_fake("dsv4_npu_ops::compress_metadata")
+@fake_kernel("compress_metadata")
 def _(
     swa_table: Tensor,
     c4_table: Tensor,
@@ -215,6 +224,4 @@ def _(
     return empty_metadata(req_pool_indices, tables, num_tokens, max_seq_len, page_size)
 
 
-@torch.library.register_fake("dsv4_npu_ops::compress_metadata.out")
-def _(*arguments: object, **buffers: Tensor) -> None:
-    return None
+fake_kernel("compress_metadata.out")(writes_only)

@@ -3,7 +3,11 @@
 import torch
 from torch import Tensor
 
+from dsv4_npu_ops.ops.caller_errors import caller_errors
+from dsv4_npu_ops.ops.fake_kernels import fake_kernel, writes_only
 
+
+@caller_errors(out={"cos_out": "out[0]", "sin_out": "out[1]", "slot_mapping_out": "out[2]"})
 def compressor_metadata(
     rope_cos: Tensor,
     rope_sin: Tensor,
@@ -68,7 +72,7 @@ def compressor_metadata(
     return out
 
 
-@torch.library.register_fake("dsv4_npu_ops::compressor_metadata")
+@fake_kernel("compressor_metadata")
 def _(
     rope_cos: Tensor,
     rope_sin: Tensor,
@@ -86,21 +90,4 @@ def _(
     return rope_cos.new_empty(rows), rope_cos.new_empty(rows), rope_cos.new_empty(slots, dtype=torch.int32)
 
 
-@torch.library.register_fake("dsv4_npu_ops::compressor_metadata.out")
-def _(
-    rope_cos: Tensor,
-    rope_sin: Tensor,
-    cu_seqlens: Tensor,
-    start_pos: Tensor,
-    kv_block_table: Tensor,
-    kv_block_size: int,
-    slot_mapping_format: int,
-    compress_ratio: int,
-    num_rows: int,
-    num_reqs: int,
-    *,
-    cos_out: Tensor,
-    sin_out: Tensor,
-    slot_mapping_out: Tensor,
-) -> None:
-    return None
+fake_kernel("compressor_metadata.out")(writes_only)

@@ -5,7 +5,10 @@ from torch import Tensor
 
 from dsv4_npu_ops.layout.draft_steps import DraftSteps
 from dsv4_npu_ops.layout.tables import RequestTables
-from dsv4_npu_ops.ops.step_sizes import check_rows
+from dsv4_npu_ops.ops.caller_errors import caller_errors, field_names
+from dsv4_npu_ops.ops.fake_kernels import fake_kernel, writes_only
+from dsv4_npu_ops.ops.reserved import check_reserved
+from dsv4_npu_ops.ops.step_sizes import FORM_VERIFY, check_rows
 
 _steps = torch.ops.dsv4_npu_ops.draft_steps.default
 _steps_out = torch.ops.dsv4_npu_ops.draft_steps.out
@@ -14,6 +17,7 @@ DRAFT_POOLS = ("full", "swa")
 """Pools whose slots a draft step may take: those with a slot for each raw token that is not compressor state."""
 
 
+@caller_errors({"table": "tables"}, out=field_names("out", DraftSteps))
 def build_draft_steps(
     seq_lens: Tensor,
     rope_cos: Tensor,
@@ -40,7 +44,8 @@ def build_draft_steps(
             same device; max_pos is at least ``max_context_len``.
         num_steps: S.
         topk: drafts of a request in each step.
-        reservation: int32 slots, laid out (request, topk, step): ``[B * topk * S]``, or longer.
+        reservation: int32 slots, laid out (request, topk, step): ``[B * topk * S]``, or longer. A negative one is
+            nobody's: that draft has slot 0, and its position and length as usual.
         tables, req_pool_indices, pool: without a reservation, the tables, ``[B]`` int32 or int64 rows of them, and
             which pool's slots the drafts take: ``swa`` or ``full``. Read only.
         max_context_len: raw tokens that a request can hold; drafts at or beyond it are dummies. Default that of the
@@ -66,6 +71,9 @@ def build_draft_steps(
             raise ValueError(f"draft_steps: pool is {pool!r}, expected one of {', '.join(DRAFT_POOLS)}")
         if reservation is None:
             table = getattr(tables, pool)
+            if tables.check_reserved and req_pool_indices is not None:
+                slots = tables.select(pool)
+                check_reserved("draft_steps", slots, req_pool_indices, seq_lens, None, FORM_VERIFY, num_steps)
     if max_context_len is None:
         max_context_len = tables.layout.max_context_len if tables is not None else rope_cos.shape[0]
     requests = req_pool_indices if table is not None else None
@@ -85,7 +93,7 @@ def build_draft_steps(
     return out
 
 
-@torch.library.register_fake("dsv4_npu_ops::draft_steps")
+@fake_kernel("draft_steps")
 def _(
     seq_lens: Tensor,
     reservation: Tensor | None,
@@ -109,6 +117,4 @@ def _(
     )
 
 
-@torch.library.register_fake("dsv4_npu_ops::draft_steps.out")
-def _(*arguments: object, **buffers: Tensor) -> None:
-    return None
+fake_kernel("draft_steps.out")(writes_only)

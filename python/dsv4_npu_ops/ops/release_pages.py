@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from dsv4_npu_ops.layout.tables import RequestTables
+from dsv4_npu_ops.ops.fake_kernels import fake_kernel, writes_only
 
 
 def release_pages(
@@ -36,18 +37,4 @@ def release_pages(
     )
 
 
-@torch.library.register_fake("dsv4_npu_ops::release_pages")
-def _(
-    full_table: Tensor,
-    swa_table: Tensor,
-    c4_table: Tensor,
-    c128_table: Tensor,
-    c4_state_table: Tensor,
-    c128_state_table: Tensor,
-    free_pages: Tensor,
-    segments: Tensor,
-    num_pages: Sequence[int],
-    page_size: int,
-    num_units: int = 0,
-) -> None:
-    return None
+fake_kernel("release_pages")(writes_only)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from dsv4_npu_ops.layout.tables import RequestTables
+from dsv4_npu_ops.ops.fake_kernels import fake_kernel
 
 
 def share_pages(
@@ -47,7 +48,7 @@ def share_pages(
     )
 
 
-@torch.library.register_fake("dsv4_npu_ops::share_pages")
+@fake_kernel("share_pages")
 def _(
     full_table: Tensor,
     swa_table: Tensor,

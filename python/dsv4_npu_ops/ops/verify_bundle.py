@@ -6,12 +6,16 @@ from torch import Tensor
 from dsv4_npu_ops.layout.capacity import group_capacity
 from dsv4_npu_ops.layout.out_cache_loc import OutCacheLoc
 from dsv4_npu_ops.layout.tables import RequestTables
+from dsv4_npu_ops.ops.caller_errors import TABLES, caller_errors, field_names
+from dsv4_npu_ops.ops.fake_kernels import fake_kernel, writes_only
+from dsv4_npu_ops.ops.reserved import check_reserved
 from dsv4_npu_ops.ops.step_sizes import FORM_VERIFY_RAGGED, check_rows, host_num_tokens, step_sizes, verify_form
 
 _bundle = torch.ops.dsv4_npu_ops.verify_bundle.default
 _bundle_out = torch.ops.dsv4_npu_ops.verify_bundle.out
 
 
+@caller_errors(TABLES, out=field_names("out", OutCacheLoc))
 def flatten_verify_bundle(
     tables: RequestTables,
     req_pool_indices: Tensor,
@@ -48,6 +52,7 @@ def flatten_verify_bundle(
     """
     form, width, widths = verify_form("verify_bundle", num_draft_tokens)
     check_rows("verify_bundle", req_pool_indices=req_pool_indices, seq_lens=seq_lens)
+    check_reserved("verify_bundle", tables, req_pool_indices, seq_lens, widths, form, width)
     context = tables.layout.max_context_len
     rows = (*tables.in_order(), req_pool_indices, seq_lens, widths, width)
     if out is not None:
@@ -96,7 +101,7 @@ def empty_slots(
     )
 
 
-@torch.library.register_fake("dsv4_npu_ops::verify_bundle")
+@fake_kernel("verify_bundle")
 def _(
     full_table: Tensor,
     swa_table: Tensor,
@@ -117,6 +122,4 @@ def _(
     return empty_slots(req_pool_indices, tables, num_tokens, c4_groups, c128_groups)
 
 
-@torch.library.register_fake("dsv4_npu_ops::verify_bundle.out")
-def _(*arguments: object, **buffers: Tensor) -> None:
-    return None
+fake_kernel("verify_bundle.out")(writes_only)

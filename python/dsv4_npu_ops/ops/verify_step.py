@@ -7,7 +7,10 @@ from dsv4_npu_ops.layout.compress_metadata import CompressMetadata
 from dsv4_npu_ops.layout.out_cache_loc import OutCacheLoc
 from dsv4_npu_ops.layout.tables import RequestTables
 from dsv4_npu_ops.layout.verify_step import VerifyStep
+from dsv4_npu_ops.ops.caller_errors import TABLES, caller_errors, field_names
 from dsv4_npu_ops.ops.compress_metadata import empty_metadata
+from dsv4_npu_ops.ops.fake_kernels import fake_kernel, writes_only
+from dsv4_npu_ops.ops.reserved import check_reserved
 from dsv4_npu_ops.ops.step_sizes import check_rows, host_num_tokens, verify_form
 from dsv4_npu_ops.ops.verify_bundle import empty_slots
 
@@ -15,6 +18,7 @@ _step = torch.ops.dsv4_npu_ops.verify_step.default
 _step_out = torch.ops.dsv4_npu_ops.verify_step.out
 
 
+@caller_errors(TABLES, out=field_names("out", VerifyStep))
 def build_verify_step(
     tables: RequestTables,
     req_pool_indices: Tensor,
@@ -52,6 +56,7 @@ def build_verify_step(
     """
     form, width, widths = verify_form("verify_step", num_draft_tokens)
     check_rows("verify_step", req_pool_indices=req_pool_indices, seq_lens=seq_lens)
+    check_reserved("verify_step", tables, req_pool_indices, seq_lens, widths, form, width)
     context = tables.layout.max_context_len
     length = context if max_seq_len is None else max_seq_len
     rows = (*tables.in_order(), req_pool_indices, seq_lens, widths, rope_cos, rope_sin, width)
@@ -94,7 +99,7 @@ def build_verify_step(
     return out
 
 
-@torch.library.register_fake("dsv4_npu_ops::verify_step")
+@fake_kernel("verify_step")
 def _(
     full_table: Tensor,
     swa_table: Tensor,
@@ -122,6 +127,4 @@ def _(
     return (*slots, *metadata, *rope)
 
 
-@torch.library.register_fake("dsv4_npu_ops::verify_step.out")
-def _(*arguments: object, **buffers: Tensor) -> None:
-    return None
+fake_kernel("verify_step.out")(writes_only)

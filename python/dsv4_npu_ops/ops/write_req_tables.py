@@ -3,10 +3,19 @@
 import torch
 from torch import Tensor
 
+from dsv4_npu_ops.layout.kv_layout import POOLS
 from dsv4_npu_ops.layout.out_cache_loc import OutCacheLoc
 from dsv4_npu_ops.layout.tables import RequestTables
+from dsv4_npu_ops.ops.caller_errors import TABLES, caller_errors
+from dsv4_npu_ops.ops.fake_kernels import fake_kernel, writes_only
+
+_LOC = {f"{pool}_loc": f"loc.out_{pool}_loc" for pool in POOLS} | {
+    "c4_state_starts": "state_starts[0]",
+    "c128_state_starts": "state_starts[1]",
+}
 
 
+@caller_errors(TABLES | _LOC)
 def write_req_tables(
     tables: RequestTables,
     req_pool_indices: Tensor,
@@ -63,25 +72,4 @@ def _per_pool(state_starts: Tensor | tuple[Tensor, Tensor] | None) -> tuple[Tens
     return state_starts[0], state_starts[1]
 
 
-@torch.library.register_fake("dsv4_npu_ops::write_req_tables")
-def _(
-    full_table: Tensor,
-    swa_table: Tensor,
-    c4_table: Tensor,
-    c128_table: Tensor,
-    c4_state_table: Tensor,
-    c128_state_table: Tensor,
-    req_pool_indices: Tensor,
-    starts: Tensor,
-    ends: Tensor,
-    full_loc: Tensor,
-    swa_loc: Tensor,
-    c4_loc: Tensor,
-    c128_loc: Tensor,
-    c4_state_loc: Tensor,
-    c128_state_loc: Tensor,
-    *,
-    c4_state_starts: Tensor | None = None,
-    c128_state_starts: Tensor | None = None,
-) -> None:
-    return None
+fake_kernel("write_req_tables")(writes_only)
