@@ -52,16 +52,19 @@ def test_wrong_request_indices(step):
 
 @pytest.mark.parametrize("drafts", [None, "2", [2], 2.5])
 def test_wrong_draft_tokens(drafts):
-    message = "step: num_draft_tokens is .*, expected an integer or a tensor"
-    for build in (d.build_compress_metadata_verify, d.flatten_verify_bundle):
-        with pytest.raises(ValueError, match=message):
-            build(TABLES, ROWS, LENGTHS, drafts)
-    with pytest.raises(ValueError, match=message):
+    message = "num_draft_tokens is .*, expected an integer or a tensor"
+    with pytest.raises(ValueError, match=f"^build_compress_metadata_verify: {message}"):
+        d.build_compress_metadata_verify(TABLES, ROWS, LENGTHS, drafts)
+    with pytest.raises(ValueError, match=f"^flatten_verify_bundle: {message}"):
+        d.flatten_verify_bundle(TABLES, ROWS, LENGTHS, drafts)
+    with pytest.raises(ValueError, match=f"^build_verify_step: {message}"):
         d.build_verify_step(TABLES, ROWS, LENGTHS, drafts, COS, COS)
+    with pytest.raises(ValueError, match=f"^StepRows.verify: {message}"):
+        d.StepRows.verify(LENGTHS, drafts)
 
 
 def test_dtypes_of_new_rope_rows_and_tables():
     with pytest.raises(ValueError, match="rope_gather: dtype is Double, expected Float or Half or BFloat16"):
         d.rope_gather(COS, COS, ROWS, dtype=torch.float64)
-    with pytest.raises(ValueError, match="rope_tables: dtype is Int, expected Float or Half or BFloat16"):
+    with pytest.raises(ValueError, match="build_rope_tables: dtype is Int, expected Float or Half or BFloat16"):
         d.build_rope_tables(torch.ones(4, 2, dtype=torch.complex64), torch.int32)

@@ -114,6 +114,10 @@ void KVLedger::check_extend_row(const ExtendRules& rules, const ExtendRow& row) 
     if (!rules.may_start || row.prefix_len > 0) {
         check_live(rules.op, row.index, row.request);
     }
+    TORCH_CHECK_VALUE(!rules.may_start || row.prefix_len > 0 || states_[row.request].allocated_len == 0, rules.op,
+                      ": prefix_lens[", row.index, "] is 0 for request ", row.request, ", which is running with ",
+                      states_[row.request].allocated_len,
+                      " allocated tokens, expected free() of the old request before a new one starts in its row");
     TORCH_CHECK_VALUE(row.prefix_len <= states_[row.request].allocated_len, rules.op, ": prefix_lens[", row.index,
                       "] is ", row.prefix_len, ", expected at most ", states_[row.request].allocated_len,
                       ", the allocated length of request ", row.request);

@@ -62,7 +62,7 @@ void check_token_columns(const char* op, const ScannedStep& step, const StepPara
         }
         const TokenSpan tokens = window_tokens(row, p);
         TORCH_CHECK_VALUE(p.window_columns == 0 || tokens.end - tokens.begin <= p.window_columns, op,
-                          ": window_locs has ", p.window_columns, " columns, expected at least ",
+                          ": out.window_locs has ", p.window_columns, " columns, expected at least ",
                           tokens.end - tokens.begin, " (window and new tokens of row ", i, ")");
     }
 }

@@ -4,6 +4,8 @@
 #include <Python.h>
 #include <torch/version.h>
 
+#include "torch/inference_only.h"
+
 namespace {
 
 PyModuleDef definition = {
@@ -21,5 +23,7 @@ PyMODINIT_FUNC PyInit__C() {
         Py_DecRef(module);
         return nullptr;
     }
+    // Here and not in a static initialiser: those of all ops have run by now.
+    dsv4::register_inference_only();
     return module;
 }

@@ -25,6 +25,8 @@ def small_allocator(page_size, integer):
         num_pages[pool] = integer(0, 3 * per_request) if integer(0, 3) == 0 else 3 * per_request
         if pool in WINDOWED and integer(0, 3) == 0:
             ring_columns[pool] = integer(1, max(1, 300 // size)) + 1
+    if not num_pages:
+        page_sizes["full"], num_pages["full"] = page_size, 3 * context_len
     window = (1, 3, 128, page_size, 200)[integer(0, 4)]
     mapped = integer(0, 1) == 1
     return CheckedAllocator(page_sizes, window, MAX_REQUESTS, context_len, num_pages, ring_columns, mapped=mapped)

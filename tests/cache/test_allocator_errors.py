@@ -28,6 +28,14 @@ BAD_CALLS = [
     (lambda a: a.alloc_extend([0], [300], [1025]), "seq_lens[0] is 1025, expected at most 1024"),
     (lambda a: a.alloc_extend([0], [301], [302]), "prefix_lens[0] is 301, expected at most 300, the allocated length"),
     (lambda a: a.alloc_extend([0], [200], [302]), "prefix_lens[0] is 200 for request 0, whose step needs pool swa"),
+    (
+        lambda a: a.alloc_extend([1, 0], [0, 0], [5, 200]),
+        "alloc_extend: prefix_lens[1] is 0 for request 0, which is running with 300 allocated tokens, "
+        "expected free() of the old request before a new one starts in its row",
+    ),
+    (lambda a: a.alloc_extend([0], [0], [0]), "prefix_lens[0] is 0 for request 0, which is running"),
+    (lambda a: a.alloc_extend([2**70], [0], [1]), f"alloc_extend: reqs[0] is {2**70}, expected an integer of 64 bits"),
+    (lambda a: a.evict([0], [2**70]), f"evict: committed_lens[0] is {2**70}, expected an integer of 64 bits"),
     (lambda a: a.alloc_extend([0], [], [302]), "prefix_lens has 0 entries, expected 1 like reqs"),
     (lambda a: a.alloc_extend([0], [300], []), "seq_lens has 0 entries, expected 1 like reqs"),
     (lambda a: a.alloc_extend([0], [300], [301.5]), "seq_lens is [301.5], expected a list"),

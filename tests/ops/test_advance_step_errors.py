@@ -55,7 +55,7 @@ BAD_ARGUMENTS = [
     (dict(token_ids=torch.arange(5), hidden_states=torch.zeros(5, 4)), "there are 5 tokens, expected at least 3 for each"),
     (dict(token_ids=torch.arange(12)[::2]), "token_ids has strides [2]"),
     (dict(token_ids=torch.arange(6).view(3, 2)), "token_ids has shape [3, 2], expected [2, 3]"),
-    (dict(num_draft_tokens=-1), "width is -1, expected at least 0"),
+    (dict(num_draft_tokens=-1), "num_draft_tokens is -1, expected at least 0"),
     (dict(num_draft_tokens=None), "num_draft_tokens and cu_seqlens are None, expected one of them"),
     (dict(num_draft_tokens="3"), "num_draft_tokens is '3', expected an integer"),
     (dict(cu_seqlens=int32(0, 3, 6)), "num_draft_tokens is 3, expected None beside cu_seqlens"),
@@ -82,7 +82,7 @@ BAD_ARGUMENTS = [
     (dict(next_hidden_states=torch.zeros(2, 5)), "out.hidden_states has shape [2, 5], expected [2, 4]"),
     (
         dict(tables=with_table("full", SlotTable(torch.zeros(4, 9, dtype=torch.int32), 16))),
-        "table of pool full has 9 columns for 9 units, expected room for 300 (max_context_len is 300)",
+        "table of pool full has 9 columns for 9 units, expected room for 300 (tables.max_context_len is 300)",
     ),
     (
         dict(tables=with_table("swa", PageTable(torch.zeros(4, 0, dtype=torch.int32), 16))),
@@ -98,11 +98,11 @@ BAD_ARGUMENTS = [
 # What a device cannot know before it runs.
 BAD_VALUES = [
     (dict(seq_lens=int32(5, -1)), "seq_lens[1] is -1, expected at least 0"),
-    (dict(seq_lens=int32(5, 301), accepted_lens=int32(2, 0)), "seq_lens[1] is 301, expected at most 300 (max_context"),
-    (dict(seq_lens=int32(299, 6)), "seq_lens[0] is 299 before 2 accepted tokens, expected at most 300 (max_context"),
+    (dict(seq_lens=int32(5, 301), accepted_lens=int32(2, 0)), "seq_lens[1] is 301, expected at most 300 (tables.max_context"),
+    (dict(seq_lens=int32(299, 6)), "seq_lens[0] is 299 before 2 accepted tokens, expected at most 300 (tables.max_context"),
     (
         DRAFTS | dict(seq_lens=int32(299, 6), num_draft_tokens=int32(0, 0), token_ids=torch.tensor([[7], [8]])),
-        "seq_lens[0] is 299 before 3 accepted tokens, expected at most 300 (max_context_len) with them",
+        "seq_lens[0] is 299 before 3 accepted tokens, expected at most 300 (tables.max_context_len) with them",
     ),
     (dict(accepted_lens=int32(2, 4)), "accepted_lens[1] is 4, expected 0 to 3 (tokens of the row)"),
     (dict(accepted_lens=int32(-1, 1)), "accepted_lens[0] is -1, expected 0 to 3 (tokens of the row)"),

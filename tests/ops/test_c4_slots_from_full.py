@@ -60,7 +60,7 @@ def test_slots_of_an_allocator():
 @pytest.mark.cpu_only
 def test_a_buffer_that_is_too_small_is_not_written():
     out = torch.full((1,), POISON, dtype=torch.int32)
-    with pytest.raises(ValueError, match="c4_slots_from_full: c4_loc has 1 entries, expected at least 2"):
+    with pytest.raises(ValueError, match="c4_slots_from_full: out has 1 entries, expected at least 2"):
         dsv4_npu_ops.c4_slots_from_full(int32([131, 135]), out=out)
     assert out.tolist() == [POISON]
 
@@ -84,11 +84,14 @@ def test_more_groups_than_entries_are_reported(ascend_sim, tokens):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (dict(out_full_loc=torch.zeros(4, dtype=torch.int64)), "full_loc has dtype Long, expected Int"),
-        (dict(out_full_loc=torch.zeros(2, 2, dtype=torch.int32)), "full_loc has shape [2, 2], expected 1 dimension"),
-        (dict(out_full_loc=torch.zeros(8, dtype=torch.int32)[::2]), "full_loc has strides [2]"),
-        (dict(out=torch.zeros(4)), "c4_loc has dtype Float, expected Int"),
-        (dict(out=torch.zeros(8, dtype=torch.int32)[::2]), "c4_loc has strides [2]"),
+        (dict(out_full_loc=torch.zeros(4, dtype=torch.int64)), "out_full_loc has dtype Long, expected Int"),
+        (
+            dict(out_full_loc=torch.zeros(2, 2, dtype=torch.int32)),
+            "out_full_loc has shape [2, 2], expected 1 dimension",
+        ),
+        (dict(out_full_loc=torch.zeros(8, dtype=torch.int32)[::2]), "out_full_loc has strides [2]"),
+        (dict(out=torch.zeros(4)), "out has dtype Float, expected Int"),
+        (dict(out=torch.zeros(8, dtype=torch.int32)[::2]), "out has strides [2]"),
         (dict(num_groups=-1), "num_groups is -1, expected at least 0"),
     ],
 )

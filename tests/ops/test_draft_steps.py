@@ -239,14 +239,17 @@ BAD_ARGUMENTS = [
     (dict(sin=torch.zeros(300, 4).half()), "rope_sin has dtype Half, expected Float"),
     (dict(sin=torch.zeros(299, 4)), "rope_sin has shape [299, 4], expected [300, 4]"),
     (dict(sin=torch.zeros(300, 8)[:, ::2]), "rope_sin has strides [8, 2]"),
-    (dict(slots=int32(0)), "slots has shape [1], expected 2 dimensions"),
-    (dict(slots=torch.zeros(3, 1, dtype=torch.int32)), "slots has 1 columns, expected at least 2 x 1 (requests, topk)"),
-    (dict(slots=torch.zeros(2, 4, dtype=torch.int32)), "slots has shape [2, 4], expected [3, 4]"),
-    (dict(slots=torch.zeros(3, 4)), "slots has dtype Float, expected Int"),
-    (dict(positions=torch.zeros(3, 4, dtype=torch.int32)), "positions has dtype Int, expected Long"),
-    (dict(kv_lens=torch.zeros(3, 8, dtype=torch.int32)[:, ::2]), "kv_lens has strides [8, 2]"),
-    (dict(cos_out=torch.zeros(3, 4, 5)), "cos has shape [3, 4, 5], expected [3, 4, 4]"),
-    (dict(sin_out=torch.zeros(3, 4, 4).half()), "sin has dtype Half, expected Float"),
+    (dict(slots=int32(0)), "out.slots has shape [1], expected 2 dimensions"),
+    (
+        dict(slots=torch.zeros(3, 1, dtype=torch.int32)),
+        "out.slots has 1 columns, expected at least 2 x 1 (requests, topk)",
+    ),
+    (dict(slots=torch.zeros(2, 4, dtype=torch.int32)), "out.slots has shape [2, 4], expected [3, 4]"),
+    (dict(slots=torch.zeros(3, 4)), "out.slots has dtype Float, expected Int"),
+    (dict(positions=torch.zeros(3, 4, dtype=torch.int32)), "out.positions has dtype Int, expected Long"),
+    (dict(kv_lens=torch.zeros(3, 8, dtype=torch.int32)[:, ::2]), "out.kv_lens has strides [8, 2]"),
+    (dict(cos_out=torch.zeros(3, 4, 5)), "out.cos has shape [3, 4, 5], expected [3, 4, 4]"),
+    (dict(sin_out=torch.zeros(3, 4, 4).half()), "out.sin has dtype Half, expected Float"),
 ]
 
 # What a device cannot know before it runs.
@@ -288,7 +291,7 @@ def test_bad_calls_raise_and_write_nothing(bad, message):
     before = {name: tensor.clone() for name, tensor in fields_of(out).items()}
     with pytest.raises(ValueError) as error:
         build_draft_steps(**arguments, out=out)
-    assert f"draft_steps: {message}" in str(error.value)
+    assert f"build_draft_steps: {message}" in str(error.value)
     for name, tensor in fields_of(out).items():
         assert torch.equal(before[name], tensor), name
 
@@ -318,7 +321,7 @@ def test_simulated_traffic_is_what_must_move(ascend_sim):
     cos, sin = rope_tables(300, dim)
     reservation = random_slots(rows * topk * num_steps, 1)
     got = build_draft_steps(torch.arange(rows) + 5, cos, sin, num_steps, topk=topk, reservation=reservation)
-    assert torch.equal(got.slots, reservation.reshape(rows * topk, num_steps).T)
+    assert torch.equal(got.slots, reservation.clamp(min=0).reshape(rows * topk, num_steps).T)
     (counters,) = ascend_sim.take_counters()
     assert counters["mte3_bytes"] == sum(tensor.nbytes for tensor in fields_of(got).values())
     # Lengths, slots, and each request's RoPE rows once; the row of dummies once a block.

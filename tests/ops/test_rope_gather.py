@@ -102,11 +102,11 @@ BAD_ARGUMENTS = [
     ),
     (dict(positions=torch.zeros(2)), "positions has dtype Float, expected Int or Long"),
     (dict(positions=torch.zeros(4, dtype=torch.int64)[::2]), "positions has strides [2]"),
-    (dict(out=(torch.zeros(2, 4, dtype=torch.float64), torch.zeros(2, 4))), "cos_out has dtype Double"),
-    (dict(out=(torch.zeros(3, 4), torch.zeros(2, 4))), "cos_out has shape [3, 4], expected [2, 4]"),
-    (dict(out=(torch.zeros(2, 4), torch.zeros(2, 5))), "sin_out has shape [2, 5], expected [2, 4]"),
-    (dict(out=(torch.zeros(2, 4), torch.zeros(2, 8)[:, ::2])), "sin_out has strides [8, 2]"),
-    (dict(out=(torch.zeros(2, 4), torch.zeros(2, 4).half())), "sin_out has dtype Half, expected Float"),
+    (dict(out=(torch.zeros(2, 4, dtype=torch.float64), torch.zeros(2, 4))), "out[0] has dtype Double"),
+    (dict(out=(torch.zeros(3, 4), torch.zeros(2, 4))), "out[0] has shape [3, 4], expected [2, 4]"),
+    (dict(out=(torch.zeros(2, 4), torch.zeros(2, 5))), "out[1] has shape [2, 5], expected [2, 4]"),
+    (dict(out=(torch.zeros(2, 4), torch.zeros(2, 8)[:, ::2])), "out[1] has strides [8, 2]"),
+    (dict(out=(torch.zeros(2, 4), torch.zeros(2, 4).half())), "out[1] has dtype Half, expected Float"),
 ]
 
 

@@ -87,11 +87,11 @@ BAD_ARGUMENTS = [
     (dict(freqs_cis=torch.zeros(8, 2)), "freqs_cis has dtype Float, expected ComplexFloat"),
     (dict(freqs_cis=torch.zeros(8, 4, dtype=torch.complex64)[:, ::2]), "freqs_cis has strides [4, 2], expected"),
     (dict(dtype=torch.float64), "dtype is Double, expected Float or Half or BFloat16"),
-    (dict(out=(torch.zeros(8, 4).int(), torch.zeros(8, 4))), "cos_out has dtype Int, expected Float"),
-    (dict(out=(torch.zeros(8, 2), torch.zeros(8, 4))), "cos_out has shape [8, 2], expected [8, 4]"),
-    (dict(out=(torch.zeros(8, 4), torch.zeros(7, 4))), "sin_out has shape [7, 4], expected [8, 4]"),
-    (dict(out=(torch.zeros(8, 4), torch.zeros(8, 8)[:, ::2])), "sin_out has strides [8, 2] for shape [8, 4]"),
-    (dict(out=(torch.zeros(8, 4), torch.zeros(8, 4).half())), "sin_out has dtype Half, expected Float"),
+    (dict(out=(torch.zeros(8, 4).int(), torch.zeros(8, 4))), "out[0] has dtype Int, expected Float"),
+    (dict(out=(torch.zeros(8, 2), torch.zeros(8, 4))), "out[0] has shape [8, 2], expected [8, 4]"),
+    (dict(out=(torch.zeros(8, 4), torch.zeros(7, 4))), "out[1] has shape [7, 4], expected [8, 4]"),
+    (dict(out=(torch.zeros(8, 4), torch.zeros(8, 8)[:, ::2])), "out[1] has strides [8, 2] for shape [8, 4]"),
+    (dict(out=(torch.zeros(8, 4), torch.zeros(8, 4).half())), "out[1] has dtype Half, expected Float"),
 ]
 
 
@@ -102,7 +102,7 @@ def test_bad_arguments(bad, message):
         table.fill_(7)
     with pytest.raises(ValueError) as error:
         dsv4_npu_ops.build_rope_tables(**arguments)
-    assert f"rope_tables: {message}" in str(error.value)
+    assert f"build_rope_tables: {message}" in str(error.value)
     assert all((table == 7).all() for table in arguments.get("out", ()))
 
 

@@ -81,8 +81,8 @@ BAD_ROWS = [
     (verify([5, -1]), "seq_lens[1] is -1, expected at least 0"),
     (verify([5, 5], [1, -3]), "num_draft_tokens[1] is -3, expected at least 0"),
     (verify([5, 0], [1, -3]), "num_draft_tokens[1] is -3, expected at least 0"),
-    (verify([5, 298], 3), "seq_lens[1] is 298 before 3 new tokens, expected at most 300 (max_context_len) with them"),
-    (verify([2**62, 2], 2), f"seq_lens[0] is {2**62} before 2 new tokens, expected at most 300 (max_context_len)"),
+    (verify([5, 298], 3), "seq_lens[1] is 298 before 3 new tokens, expected at most 300 (tables.max_context_len) with them"),
+    (verify([2**62, 2], 2), f"seq_lens[0] is {2**62} before 2 new tokens, expected at most 300 (tables.max_context_len)"),
     (verify([5, 5], [2**40, 1]), f"seq_lens[0] is 5 before {2**40} new tokens, expected at most 300"),
     (
         verify([0, 5], [2**40, 1]),
@@ -95,8 +95,8 @@ BAD_ROWS = [
     (prefill([1, -1], [5, 5]), "prefix_lens[1] is -1, expected at least 0"),
     (prefill([1, 6], [5, 5]), "seq_lens[1] is 5, expected at least prefix_lens[1] = 6"),
     (prefill([1, 0], [5, -5]), "seq_lens[1] is -5, expected at least 0"),
-    (prefill([300, 0], [301, 5]), "seq_lens[0] is 301 with 1 new tokens, expected at most 300 (max_context_len) with"),
-    (final([5, 301]), "seq_lens[1] is 301 with 1 new tokens, expected at most 300 (max_context_len)"),
+    (prefill([300, 0], [301, 5]), "seq_lens[0] is 301 with 1 new tokens, expected at most 300 (tables.max_context_len) with"),
+    (final([5, 301]), "seq_lens[1] is 301 with 1 new tokens, expected at most 300 (tables.max_context_len)"),
     (final([5, -1]), "seq_lens[1] is -1, expected at least 0"),
     (final([5, 3], 4), "seq_lens[1] is 3, expected at least its 4 new tokens"),
     (final([5, 3], [5, 4]), "seq_lens[1] is 3, expected at least its 4 new tokens"),
@@ -115,33 +115,33 @@ BAD_ROWS = [
 @pytest.mark.cpu_only
 @pytest.mark.parametrize("rows, message", BAD_ROWS, ids=[message for _, message in BAD_ROWS])
 def test_bad_rows(rows, message):
-    refuse(ValueError, f"step: {message}", rows)
+    refuse(ValueError, f"build_step: {message}", rows)
 
 
 TOO_SMALL = [
     (
         dict(positions_c4=zeros(1, dtype=torch.int64), out_c4_loc=zeros(1)),
-        "positions_c4 has 1 entries, expected at lea",
+        "out.positions_c4 has 1 entries, expected at lea",
     ),
-    (dict(positions_c128=zeros(0, dtype=torch.int64), out_c128_loc=zeros(0)), "positions_c128 has 0 entries, expected"),
-    (dict(out_c4_loc=zeros(1)), "out_c4_loc has 1 entries, expected at least 10 (groups of 4 that the step completes)"),
-    (dict(c4_sin=torch.zeros(1, 4)), "c4_sin has 1 entries, expected at least 10 (groups of 4"),
+    (dict(positions_c128=zeros(0, dtype=torch.int64), out_c128_loc=zeros(0)), "out.positions_c128 has 0 entries, expected"),
+    (dict(out_c4_loc=zeros(1)), "out.out_c4_loc has 1 entries, expected at least 10 (groups of 4 that the step completes)"),
+    (dict(c4_sin=torch.zeros(1, 4)), "out.c4_sin has 1 entries, expected at least 10 (groups of 4"),
     (
         dict(full_page_table=zeros(2, 8)),
-        "full_page_table has 8 columns, expected at least 9 (pages of row 0, which has",
+        "out.full_page_table has 8 columns, expected at least 9 (pages of row 0, which has",
     ),
-    (dict(swa_page_table=zeros(2, 8)), "swa_page_table has 8 columns, expected at least 9 (pages of row 0"),
-    (dict(c4_page_table=zeros(2, 2)), "c4_page_table has 2 columns, expected at least 3 (pages of row 0"),
-    (dict(c4_state_page_table=zeros(2, 8)), "c4_state_page_table has 8 columns, expected at least 9"),
-    (dict(c128_state_page_table=zeros(2, 8)), "c128_state_page_table has 8 columns, expected at least 9"),
+    (dict(swa_page_table=zeros(2, 8)), "out.swa_page_table has 8 columns, expected at least 9 (pages of row 0"),
+    (dict(c4_page_table=zeros(2, 2)), "out.c4_page_table has 2 columns, expected at least 3 (pages of row 0"),
+    (dict(c4_state_page_table=zeros(2, 8)), "out.c4_state_page_table has 8 columns, expected at least 9"),
+    (dict(c128_state_page_table=zeros(2, 8)), "out.c128_state_page_table has 8 columns, expected at least 9"),
     (
         dict(c4_state_locs=zeros(2, 29)),
-        "c4_state_locs has 29 columns, expected at least 30 (8 and the 22 new tokens of",
+        "out.c4_state_locs has 29 columns, expected at least 30 (8 and the 22 new tokens of",
     ),
-    (dict(c128_state_locs=zeros(2, 149)), "c128_state_locs has 149 columns, expected at least 150 (128 and the 22 new"),
+    (dict(c128_state_locs=zeros(2, 149)), "out.c128_state_locs has 149 columns, expected at least 150 (128 and the 22 new"),
     (
         dict(window_locs=zeros(2, 41)),
-        "window_locs has 41 columns, expected at least 42 (window and new tokens of row 0)",
+        "out.window_locs has 41 columns, expected at least 42 (window and new tokens of row 0)",
     ),
 ]
 
@@ -149,50 +149,50 @@ TOO_SMALL = [
 @pytest.mark.cpu_only
 @pytest.mark.parametrize("small, message", TOO_SMALL, ids=[message for _, message in TOO_SMALL])
 def test_too_small(small, message):
-    refuse(ValueError, f"step: {message}", prefill([110, 0], [132, 18]), only=(*small, "kv_lens"), **small)
+    refuse(ValueError, f"build_step: {message}", prefill([110, 0], [132, 18]), only=(*small, "kv_lens"), **small)
 
 
 BAD_BUFFERS = [
-    (dict(positions_c4=zeros(9, dtype=torch.int64)), "c4_cos has shape [12, 4], expected [9, 4]"),
-    (dict(positions_c4=zeros(12)), "positions_c4 has dtype Int, expected Long"),
-    (dict(positions_c4=zeros(12, 1, dtype=torch.int64)), "positions_c4 has shape [12, 1], expected [12]"),
-    (dict(positions_c128=zeros(4, dtype=torch.int64)[::2]), "positions_c128 has strides [2]"),
-    (dict(out_c4_loc=zeros(12, dtype=torch.float32)), "out_c4_loc has dtype Float, expected Int or Long"),
-    (dict(out_c128_loc=zeros(3)), "out_c128_loc has shape [3], expected [2]"),
-    (dict(out_swa_loc=zeros(39)), "out_swa_loc has shape [39], expected [40]"),
-    (dict(out_c4_state_loc=zeros(80)[::2]), "out_c4_state_loc has strides [2]"),
-    (dict(start_pos=zeros(1)), "start_pos has shape [1], expected [2]"),
-    (dict(seqused=zeros(3)), "seqused has shape [3], expected [2]"),
-    (dict(cu_seqlens=zeros(2)), "cu_seqlens has shape [2], expected [3]"),
-    (dict(kv_lens=torch.zeros(2)), "kv_lens has dtype Float, expected Int"),
-    (dict(num_groups=zeros(3)), "num_groups has shape [3], expected [2]"),
-    (dict(positions=zeros(40)), "positions has dtype Int, expected Long"),
-    (dict(swa_page_table=zeros(2)), "swa_page_table has shape [2], expected 2 dimensions"),
-    (dict(swa_page_table=zeros(3, 20)), "swa_page_table has shape [3, 20], expected 2 rows of at least 1 column"),
-    (dict(c128_page_table=zeros(2, 0)), "c128_page_table has shape [2, 0], expected 2 rows of at least 1 column"),
-    (dict(c4_page_table=zeros(2, 40)[:, ::2]), "c4_page_table has strides [40, 2]"),
+    (dict(positions_c4=zeros(9, dtype=torch.int64)), "out.c4_cos has shape [12, 4], expected [9, 4]"),
+    (dict(positions_c4=zeros(12)), "out.positions_c4 has dtype Int, expected Long"),
+    (dict(positions_c4=zeros(12, 1, dtype=torch.int64)), "out.positions_c4 has shape [12, 1], expected [12]"),
+    (dict(positions_c128=zeros(4, dtype=torch.int64)[::2]), "out.positions_c128 has strides [2]"),
+    (dict(out_c4_loc=zeros(12, dtype=torch.float32)), "out.out_c4_loc has dtype Float, expected Int or Long"),
+    (dict(out_c128_loc=zeros(3)), "out.out_c128_loc has shape [3], expected [2]"),
+    (dict(out_swa_loc=zeros(39)), "out.out_swa_loc has shape [39], expected [40]"),
+    (dict(out_c4_state_loc=zeros(80)[::2]), "out.out_c4_state_loc has strides [2]"),
+    (dict(start_pos=zeros(1)), "out.start_pos has shape [1], expected [2]"),
+    (dict(seqused=zeros(3)), "out.seqused has shape [3], expected [2]"),
+    (dict(cu_seqlens=zeros(2)), "out.cu_seqlens has shape [2], expected [3]"),
+    (dict(kv_lens=torch.zeros(2)), "out.kv_lens has dtype Float, expected Int"),
+    (dict(num_groups=zeros(3)), "out.num_groups has shape [3], expected [2]"),
+    (dict(positions=zeros(40)), "out.positions has dtype Int, expected Long"),
+    (dict(swa_page_table=zeros(2)), "out.swa_page_table has shape [2], expected 2 dimensions"),
+    (dict(swa_page_table=zeros(3, 20)), "out.swa_page_table has shape [3, 20], expected 2 rows of at least 1 column"),
+    (dict(c128_page_table=zeros(2, 0)), "out.c128_page_table has shape [2, 0], expected 2 rows of at least 1 column"),
+    (dict(c4_page_table=zeros(2, 40)[:, ::2]), "out.c4_page_table has strides [40, 2]"),
     (
         dict(c4_page_table=zeros(1, 5).expand(2, 5)),
-        "c4_page_table has strides [0, 1], expected rows that do not overlap",
+        "out.c4_page_table has strides [0, 1], expected rows that do not overlap",
     ),
-    (dict(c4_page_table=zeros(2, 5, dtype=torch.int64)), "c4_page_table has dtype Long, expected Int"),
-    (dict(c4_state_locs=zeros(2, 7)), "c4_state_locs has 7 columns, expected at least 8"),
-    (dict(c128_state_locs=zeros(2, 127)), "c128_state_locs has 127 columns, expected at least 128"),
-    (dict(c4_state_locs=zeros(3, 48)), "c4_state_locs has shape [3, 48], expected [2, 48]"),
+    (dict(c4_page_table=zeros(2, 5, dtype=torch.int64)), "out.c4_page_table has dtype Long, expected Int"),
+    (dict(c4_state_locs=zeros(2, 7)), "out.c4_state_locs has 7 columns, expected at least 8"),
+    (dict(c128_state_locs=zeros(2, 127)), "out.c128_state_locs has 127 columns, expected at least 128"),
+    (dict(c4_state_locs=zeros(3, 48)), "out.c4_state_locs has shape [3, 48], expected [2, 48]"),
     (
         dict(window_locs=zeros(3, 64), window_block=2),
-        "window_locs has shape [3, 64], expected a multiple of 2 rows, at",
+        "out.window_locs has shape [3, 64], expected a multiple of 2 rows, at",
     ),
     (
         dict(window_locs=zeros(2, 64), window_block=2),
-        "window_locs has shape [2, 64], expected a multiple of 2 rows, at",
+        "out.window_locs has shape [2, 64], expected a multiple of 2 rows, at",
     ),
     (dict(window_block=0), "window_block is 0, expected at least 1"),
-    (dict(window_locs=zeros(2, 2, 64)), "window_locs has shape [2, 2, 64], expected 2 dimensions, or others of 1"),
-    (dict(c4_cos=torch.zeros(12, 5)), "c4_cos has shape [12, 5], expected [12, 4]"),
-    (dict(c4_sin=torch.zeros(12, 4).half()), "c4_sin has dtype Half, expected Float"),
-    (dict(c128_sin=torch.zeros(2, 8)[:, ::2]), "c128_sin has strides [8, 2]"),
-    (dict(c128_sin=torch.zeros(2)), "c128_sin has shape [2], expected 2 dimensions"),
+    (dict(window_locs=zeros(2, 2, 64)), "out.window_locs has shape [2, 2, 64], expected 2 dimensions, or others of 1"),
+    (dict(c4_cos=torch.zeros(12, 5)), "out.c4_cos has shape [12, 5], expected [12, 4]"),
+    (dict(c4_sin=torch.zeros(12, 4).half()), "out.c4_sin has dtype Half, expected Float"),
+    (dict(c128_sin=torch.zeros(2, 8)[:, ::2]), "out.c128_sin has strides [8, 2]"),
+    (dict(c128_sin=torch.zeros(2)), "out.c128_sin has shape [2], expected 2 dimensions"),
     (dict(rope_cos=torch.zeros(8)), "rope_cos has shape [8], expected 2 dimensions"),
     (
         dict(rope_cos=torch.zeros(0, 4), rope_sin=torch.zeros(0, 4)),
@@ -214,7 +214,7 @@ BAD_BUFFERS = [
 
 @pytest.mark.parametrize("bad, message", BAD_BUFFERS, ids=[message for _, message in BAD_BUFFERS])
 def test_bad_arguments(bad, message):
-    refuse(ValueError, f"step: {message}", verify([5, 6]), **bad)
+    refuse(ValueError, f"build_step: {message}", verify([5, 6]), **bad)
 
 
 BAD_FORMS = [
@@ -234,7 +234,7 @@ BAD_FORMS = [
 
 @pytest.mark.parametrize("rows, message", BAD_FORMS, ids=[message for _, message in BAD_FORMS])
 def test_bad_forms(rows, message):
-    refuse(ValueError, f"step: {message}", rows())
+    refuse(ValueError, f"build_step: {message}", rows())
 
 
 @pytest.mark.cpu_only
@@ -251,12 +251,12 @@ def test_unknown_requests():
 @pytest.mark.cpu_only
 def test_positions_beyond_the_rope_tables():
     for lengths, rope, message in (
-        ([6, 9], 5, "positions_c4 reaches 8, expected 0 <= position < 5 (rows of rope_cos)"),
-        ([252, 0], 128, "positions_c4 reaches 252, expected 0 <= position < 128 (rows of rope_cos)"),
+        ([6, 9], 5, "out.positions_c4 reaches 8, expected 0 <= position < 5 (rows of rope_cos)"),
+        ([252, 0], 128, "out.positions_c4 reaches 252, expected 0 <= position < 128 (rows of rope_cos)"),
     ):
         cos = torch.zeros(rope, 4)
-        refuse(IndexError, f"step: {message}", verify(lengths), rope_cos=cos, rope_sin=cos)
-    message = "step: positions_c128 reaches 128, expected 0 <= position < 128"
+        refuse(IndexError, f"build_step: {message}", verify(lengths), rope_cos=cos, rope_sin=cos)
+    message = "build_step: out.positions_c128 reaches 128, expected 0 <= position < 128"
     cos = torch.zeros(128, 4)
     refuse(IndexError, message, verify([252, 0]), rope_cos=cos, rope_sin=cos, only=("c128_sin", "seqused"))
 
@@ -293,19 +293,19 @@ BAD_TABLES = [
 
 @pytest.mark.parametrize("pools, message", BAD_TABLES, ids=[message for _, message in BAD_TABLES])
 def test_bad_tables(pools, message):
-    refuse(ValueError, f"step: {message}", verify([5, 6]), tables=tables_of(**pools), only=("num_groups",))
+    refuse(ValueError, f"build_step: {message}", verify([5, 6]), tables=tables_of(**pools), only=("num_groups",))
 
 
 def test_what_a_pool_cannot_give():
     tables = tables_of(full=PageTable(zeros(4, 19), 16), c4_state=RequestRing(8))
     for name, message in (
-        ("out_swa_loc", "out_swa_loc is asked for, expected a pool swa that exists"),
-        ("window_locs", "window_locs is asked for, expected a pool swa that exists"),
-        ("c128_state_locs", "c128_state_locs is asked for, expected a pool c128_state that exists"),
-        ("c4_page_table", "c4_page_table is asked for, expected a pool c4 that exists"),
-        ("c4_state_page_table", "c4_state_page_table is asked for, expected a pool c4_state that knows pages"),
+        ("out_swa_loc", "out.out_swa_loc is asked for, expected a pool swa that exists"),
+        ("window_locs", "out.window_locs is asked for, expected a pool swa that exists"),
+        ("c128_state_locs", "out.c128_state_locs is asked for, expected a pool c128_state that exists"),
+        ("c4_page_table", "out.c4_page_table is asked for, expected a pool c4 that exists"),
+        ("c4_state_page_table", "out.c4_state_page_table is asked for, expected a pool c4_state that knows pages"),
     ):
-        refuse(ValueError, f"step: {message}", verify([5, 6]), tables=tables, only=("start_pos", name))
+        refuse(ValueError, f"build_step: {message}", verify([5, 6]), tables=tables, only=("start_pos", name))
     message = "closes_cu_seqlens is True, expected an output with an entry for each token"
     refuse(ValueError, message, verify([5, 6]), only=("cu_seqlens",), closes_cu_seqlens=True)
 
@@ -314,7 +314,7 @@ def test_what_a_pool_cannot_give():
 def test_more_live_pages_than_columns():
     """Pages of 16 and a window of 20: at 100 the window starts in page 5, and 129 tokens end in page 8."""
     tables = tables_of(full=PageTable(zeros(4, 19), 16), swa=PageTable(torch.ones(4, 3, dtype=torch.int32), 16))
-    message = "step: table of pool swa has 3 columns, expected at least 4 (live pages of row 1: 5 to 8)"
+    message = "build_step: table of pool swa has 3 columns, expected at least 4 (live pages of row 1: 5 to 8)"
     refuse(ValueError, message, prefill([0, 100], [40, 129]), tables=tables, only=("kv_lens", "full_page_table"))
     out = Step(swa_page_table=buffer("swa_page_table"))
     build_step(tables, prefill([0, 100], [40, 128]), out, req_pool_indices=int32(0, 1))
@@ -338,7 +338,7 @@ def test_a_slot_beyond_a_mapping(name, last):
         return tables_of(full=SlotTable(full, 16), swa=MappedSlots(mapping, 16), c4_state=PageRing(8))
 
     message = (
-        f"step: mapping of pool swa has {last} entries, expected one for slot {last} of pool full (token {last - 1}"
+        f"build_step: mapping of pool swa has {last} entries, expected one for slot {last} of pool full (token {last - 1}"
     )
     refuse(ValueError, message, rows, tables=tables(last), only=("start_pos", name))
     out = Step(**{name: buffer(name)})

@@ -222,10 +222,10 @@ BAD_ARGUMENTS = [
     (dict(req_pool_indices=torch.tensor([[1]])), "req_pool_indices has shape [1, 1], expected 1 dimension"),
     (dict(starts=torch.tensor([0, 1])), "starts has shape [2], expected [1]"),
     (dict(ends=torch.tensor([0.0])), "ends has dtype Float, expected Int or Long"),
-    (dict(out_swa_loc=torch.zeros(4, dtype=torch.int64)), "swa_loc has dtype Long, expected Int"),
-    (dict(out_swa_loc=torch.zeros(8, dtype=torch.int32)[::2]), "swa_loc has strides [2]"),
-    (dict(out_swa_loc=torch.zeros(4, 1, dtype=torch.int32)), "swa_loc has shape [4, 1], expected 1 dimension"),
-    (dict(state_starts=torch.tensor([0, 1])), "c4_state_starts has shape [2], expected [1]"),
+    (dict(out_swa_loc=torch.zeros(4, dtype=torch.int64)), "loc.out_swa_loc has dtype Long, expected Int"),
+    (dict(out_swa_loc=torch.zeros(8, dtype=torch.int32)[::2]), "loc.out_swa_loc has strides [2]"),
+    (dict(out_swa_loc=torch.zeros(4, 1, dtype=torch.int32)), "loc.out_swa_loc has shape [4, 1], expected 1 dimension"),
+    (dict(state_starts=torch.tensor([0, 1])), "state_starts[0] has shape [2], expected [1]"),
     (dict(state_starts=torch.zeros(3, 1)), "state_starts has 3 rows, expected one vector or two"),
 ]
 

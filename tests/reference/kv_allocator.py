@@ -152,6 +152,8 @@ class AllocatorModel:
             raise Rejected("lengths")
         if req not in self.requests and (prefix > 0 or not may_start):
             raise Rejected("unknown request")
+        if may_start and prefix == 0 and req in self.requests and self.requests[req].length > 0:
+            raise Rejected("the row was not freed")
         if prefix > (self.requests[req].length if req in self.requests else 0):
             raise Rejected("prefix beyond the allocated length")
         if prefix == seq:

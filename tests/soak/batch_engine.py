@@ -186,6 +186,10 @@ class BatchEngine:
             self.events["cancelled"] += 1
         if self.choose.random() < 0.3:
             self.checked.discard()
+            # What has slots but no tokens yet starts again from nothing.
+            started = [job.row for job in starting if not job.committed and job.row in self.checked.running]
+            if started:
+                self.checked.free(started)
             return
         self.checked.restore()
         if first is not None:

@@ -8,12 +8,11 @@
 namespace dsv4 {
 
 const char* const kStepFieldNames[kNumStepFields] = {
-    "out_full_loc",     "out_swa_loc",         "out_c4_loc",            "out_c128_loc",   "out_c4_state_loc",
-    "out_c128_state_loc", "full_page_table",   "swa_page_table",        "c4_page_table",  "c128_page_table",
-    "c4_state_page_table", "c128_state_page_table", "positions",         "positions_c4",   "positions_c128",
-    "start_pos",        "seqused",             "kv_lens",               "cu_seqlens",     "num_groups",
-    "c4_cos",           "c4_sin",              "c128_cos",              "c128_sin",       "c4_state_locs",
-    "c128_state_locs",  "window_locs"};
+    "out.out_full_loc", "out.out_swa_loc", "out.out_c4_loc", "out.out_c128_loc", "out.out_c4_state_loc",
+    "out.out_c128_state_loc", "out.full_page_table", "out.swa_page_table", "out.c4_page_table", "out.c128_page_table",
+    "out.c4_state_page_table", "out.c128_state_page_table", "out.positions", "out.positions_c4", "out.positions_c128",
+    "out.start_pos", "out.seqused", "out.kv_lens", "out.cu_seqlens", "out.num_groups", "out.c4_cos", "out.c4_sin",
+    "out.c128_cos", "out.c128_sin", "out.c4_state_locs", "out.c128_state_locs", "out.window_locs"};
 
 const char* step_operand_name(int32_t form) {
     return form == kPrefill        ? "prefix_lens"
@@ -158,13 +157,13 @@ void check_window_locs(StepParams& p, const StepTensors& t, int64_t window_block
         return;
     }
     const at::Tensor& locs = t.fields[kFieldWindowLocs];
-    check::dim(kOp, "window_locs", locs, 2);
+    check::dim(kOp, kStepFieldNames[kFieldWindowLocs], locs, 2);
     check_output(kFieldWindowLocs, t, {at::kInt}, locs.sizes());
     TORCH_CHECK_VALUE(window_block >= 1 && window_block <= kInt32Max, kOp, ": window_block is ", window_block,
                       ", expected at least 1");
     TORCH_CHECK_VALUE(locs.size(0) >= p.rows.num_rows * window_block && locs.size(0) % window_block == 0 &&
                           locs.size(0) <= kInt32Max && locs.size(1) >= 1 && locs.size(1) <= kInt32Max,
-                      kOp, ": window_locs has shape ", locs.sizes(), ", expected a multiple of ", window_block,
+                      kOp, ": out.window_locs has shape ", locs.sizes(), ", expected a multiple of ", window_block,
                       " rows, at least ", p.rows.num_rows * window_block, ", and at least 1 column");
     p.window_rows = static_cast<int32_t>(locs.size(0));
     p.window_columns = static_cast<int32_t>(locs.size(1));

@@ -12,6 +12,7 @@ from dsv4_npu_ops.layout.kv_layout import POOLS, KVLayout
 from dsv4_npu_ops.layout.out_cache_loc import OutCacheLoc
 from dsv4_npu_ops.layout.shared_prefix import SharedPrefix
 from dsv4_npu_ops.layout.tables import RequestTables
+from dsv4_npu_ops.ops.caller_errors import TABLES, caller_errors
 from dsv4_npu_ops.ops.map_full_to_swa import MAP_SOURCE_FIELD, MAP_TABLE, map_full_to_swa
 from dsv4_npu_ops.ops.release_pages import release_pages
 from dsv4_npu_ops.ops.reserve_extend import reserve_extend
@@ -69,13 +70,22 @@ class KVAllocator:
             same token, 0 while it has none. None unless asked for.
 
     Raises:
-        ValueError: the tables are of another layout, or a mapping is asked for and there is no full or no swa pool, or
-            their pages differ in size: a page shared in one would be copied in the other.
+        ValueError: the tables are of another layout or the layout has no pool, or a mapping is asked for and there is
+            no full or no swa pool, or their pages differ in size: a page shared in one would be copied in the other.
 
     Source: docs/spec.md, allocation and invariants.
     """
 
     def __init__(self, layout: KVLayout, tables: RequestTables, *, full_to_swa: bool = False) -> None:
+        for name, value, kind in (("layout", layout, KVLayout), ("tables", tables, RequestTables)):
+            if not isinstance(value, kind):
+                raise ValueError(
+                    f"KVAllocator: {name} is a {type(value).__name__}, expected a {kind.__name__}: (layout, tables)"
+                )
+        if not layout.num_pages:
+            raise ValueError(
+                f"KVAllocator: layout.num_pages is empty, expected usable pages of at least one of {', '.join(POOLS)}"
+            )
         if tables.layout != layout:
             raise ValueError(f"KVAllocator: tables have {tables.layout}, expected those of {layout}")
         if full_to_swa and not (layout.has_pool("full") and layout.has_pool("swa")):
@@ -108,10 +118,11 @@ class KVAllocator:
             mapping = torch.zeros(layout.num_slots("full"), dtype=torch.int64, device="cpu")
             self.full_to_swa = mapping.to(layout.device)
 
+    @_caller_errors
     def alloc_extend(
         self, reqs: Integers, prefix_lens: Integers, seq_lens: Integers, *, swa_tail: int | None = None
     ) -> OutCacheLoc:
-        """Slots for a prefill, or a chunk of one; a prefix of 0 on a free row starts a request.
+        """Slots for a prefill, or a chunk of one; a prefix of 0 starts a request, in a row without tokens.
 
         full, swa, c4 and c128 get all units of ``[prefix, seq)``, the state pools only
         ``[max(prefix, state_start(seq)), seq)``: the compressor does not read what lies before from a cache.
@@ -129,9 +140,9 @@ class KVAllocator:
 
         Raises:
             PoolExhausted: a pool has too few pages.
-            ValueError: an id out of range, named twice or (with a prefix) not running; lengths negative, decreasing
-                or beyond the table or the allocated length; a step that needs evicted or never allocated positions;
-                a ``swa_tail`` below 1.
+            ValueError: an id out of range, named twice or (with a prefix) not running; a prefix of 0 for a request
+                that has tokens and was not freed; lengths negative, decreasing or beyond the table or the allocated
+                length; a step that needs evicted or never allocated positions; a ``swa_tail`` below 1.
 
         Source: docs/spec.md, allocation.
         """
@@ -144,6 +155,7 @@ class KVAllocator:
         with self._step:
             return self._reserve(self._ledger.alloc_extend(*rows))
 
+    @_caller_errors
     def reserve_extend(self, reqs: Integers, prefix_lens: Integers, seq_lens: Integers) -> OutCacheLoc:
         """Slots for all of ``[prefix, seq)`` in every pool, as a speculative step needs: any accepted part of it must
         find its state later. Requests must be running.
@@ -160,6 +172,7 @@ class KVAllocator:
         with self._step:
             return self._reserve(self._ledger.reserve_extend(*rows))
 
+    @_caller_errors
     def alloc_decode(self, reqs: Integers, seq_lens: Integers) -> OutCacheLoc:
         """``reserve_extend`` from ``seq - 1``.
 
@@ -196,6 +209,7 @@ class KVAllocator:
         with self._step:
             return self._ledger.shareable_len(*row)
 
+    @_caller_errors
     def share_prefix(self, sources: Integers, targets: Integers, prefix_lens: Integers) -> SharedPrefix:
         """Starts each target on the cached prefix of a running request.
 
@@ -246,6 +260,7 @@ class KVAllocator:
             first += count
         return SharedPrefix(starts, copies)
 
+    @_caller_errors
     def shared_pages(self, req: int) -> dict[str, list[int]]:
         """Page indices, ascending, of those pages of a running request that other requests own as well, by pool that
         exists. Neither a step nor a transfer (``disagg.state_payloads``) may write them.
@@ -263,6 +278,7 @@ class KVAllocator:
                 if self.layout.has_pool(pool)
             }
 
+    @_caller_errors
     def evict(self, reqs: Integers, committed_lens: Integers) -> None:
         """Frees the whole pages of swa, c4_state and c128_state that lie before the windows of ``committed_lens``.
 
@@ -281,6 +297,7 @@ class KVAllocator:
         with self._step:
             self._release(self._ledger.evict(*rows))
 
+    @_caller_errors
     def free(self, reqs: Integers) -> None:
         """Ends requests: every page that they own goes back, whatever was committed.
 
@@ -303,6 +320,7 @@ class KVAllocator:
         with self._step:
             return self._ledger.backup_state()
 
+    @_caller_errors
     def restore_state(self, backup: int) -> None:
         """Takes back every allocation since the backup, in pools, tables and allocated lengths.
 

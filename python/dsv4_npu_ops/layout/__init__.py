@@ -1,5 +1,6 @@
 """Shapes of pools, tables and results: what ops read and write. Knows no op."""
 
+from dsv4_npu_ops.layout import pytrees  # noqa: F401  (importing it registers the types)
 from dsv4_npu_ops.layout.advanced_step import AdvancedStep
 from dsv4_npu_ops.layout.compress_metadata import CompressMetadata
 from dsv4_npu_ops.layout.compressor_metadata import CompressorMetadata

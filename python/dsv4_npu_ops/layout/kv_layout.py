@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from operator import index
 
 import torch
 
@@ -22,6 +23,8 @@ RAW_TOKENS_PER_SLOT: dict[str, int] = {
 }
 """Raw tokens that one slot (unit) of each pool stands for."""
 
+INT32_MAX = 2**31 - 1
+"""What ops and tables count rows, positions and slots in."""
 
 WINDOWED_POOLS: tuple[str, ...] = ("swa", "c4_state", "c128_state")
 """Pools whose pages are freed while the request lives."""
@@ -39,12 +42,13 @@ class KVLayout:
         max_context_len: longest request in raw tokens, drafts included.
         num_pages: usable pages of each pool that exists, with ids ``1..n`` (page 0 is reserved and not counted).
             A pool without an entry does not exist: its tables and outputs are empty. 0 pages is an exhausted pool.
-        device: where tables and free lists live.
+            Without any pool a layout still tells sizes, but no allocator takes it.
+        device: where tables and free lists live, a CPU or an NPU.
         ring_columns: by pool, among swa, c4_state and c128_state: columns of its request table where it is to have
             fewer than the longest request has pages; page ``j`` then stands in column ``j % columns``.
 
     Raises:
-        ValueError: an argument out of range or an unknown pool name.
+        ValueError: an argument out of range, an unknown pool name or another kind of device.
         RuntimeError: the device is an NPU and something that it needs is missing.
 
     Source: docs/spec.md, model and pools; addressing.
@@ -64,8 +68,11 @@ class KVLayout:
                 raise ValueError(f"KVLayout: {name} is {getattr(self, name)!r}, expected a dict by pool")
             # A copy: the caller may go on using its dict.
             object.__setattr__(self, name, dict(getattr(self, name)))
-        if str(self.device).split(":")[0] == "npu":
+        kind = str(self.device).split(":")[0]
+        if kind == "npu":
             require_npu(f"KVLayout: device {str(self.device)!r}")
+        elif kind != "cpu":
+            raise ValueError(f"KVLayout: device is {str(self.device)!r}, expected a cpu or npu device")
         if isinstance(self.page_size, Mapping):
             object.__setattr__(self, "page_size", dict(self.page_size))
         self._check_pools()
@@ -89,16 +96,18 @@ class KVLayout:
 
     def _check_sizes(self) -> None:
         for name, value in self._sizes().items():
-            if not isinstance(value, int):
-                raise ValueError(f"KVLayout: {name} is {value!r}, expected an integer")
+            try:
+                index(value)
+            except TypeError:
+                raise ValueError(f"KVLayout: {name} is {value!r}, expected an integer") from None
         for name, size in self._page_sizes().items():
-            if size < 1 or size & (size - 1):
-                raise ValueError(f"KVLayout: {name} is {size}, expected a power of two from 1 up")
+            if not 1 <= size <= 2**30 or size & (size - 1):
+                raise ValueError(f"KVLayout: {name} is {size}, expected a power of two from 1 to 2**30")
         for name in ("sliding_window", "max_requests", "max_context_len"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"KVLayout: {name} is {getattr(self, name)}, expected at least 1")
+            if not 1 <= getattr(self, name) <= INT32_MAX:
+                raise ValueError(f"KVLayout: {name} is {getattr(self, name)}, expected 1 to {INT32_MAX} (int32)")
         for pool, pages in self.num_pages.items():
-            if pages < 0 or (pages + 1) * self.page_size_of(pool) > 2**31 - 1:
+            if pages < 0 or (pages + 1) * self.page_size_of(pool) > INT32_MAX:
                 raise ValueError(
                     f"KVLayout: num_pages[{pool!r}] is {pages}, expected 0 or more with all slots within int32"
                 )

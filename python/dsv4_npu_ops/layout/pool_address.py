@@ -122,17 +122,38 @@ PoolAddress = PageTable | SlotTable | DividedSlots | MappedSlots | PageRing | Re
 """Any of the kinds."""
 
 
-def op_addresses(pools: Mapping[str, PoolAddress]) -> list[OpAddress]:
-    """What the ops take for the six pools, in table order.
+def check_addresses(pools: Mapping[str, PoolAddress]) -> None:
+    """Checks what an engine gives.
 
     Raises:
-        ValueError: an unknown pool, something that is no address, or a rule whose base does not fit.
+        ValueError: an unknown pool, something that is no address, or a table of another type.
     """
     for pool, address in pools.items():
         if pool not in POOLS:
             raise ValueError(f"pools names {pool!r}, expected pools among {', '.join(POOLS)}")
         if not isinstance(address, PoolAddress):
             raise ValueError(f"pools[{pool!r}] is {address!r}, expected a PageTable, a SlotTable or a rule")
+        table = table_of(address)
+        if isinstance(address, PageTable | SlotTable | MappedSlots) and (
+            not isinstance(table, Tensor) or table.dtype not in (torch.int32, torch.int64)
+        ):
+            given = table.dtype if isinstance(table, Tensor) else repr(table)
+            raise ValueError(f"pools[{pool!r}] has a table of {given}, expected an int32 or int64 tensor")
+
+
+def table_of(address: PoolAddress) -> Tensor | None:
+    """The tensor that an address holds itself; None where it is a rule."""
+    if isinstance(address, MappedSlots):
+        return address.mapping
+    return address.table if isinstance(address, PageTable | SlotTable) else None
+
+
+def op_addresses(pools: Mapping[str, PoolAddress]) -> list[OpAddress]:
+    """What the ops take for the six pools, in table order.
+
+    Raises:
+        ValueError: a number that is no power of two, or a rule whose base does not fit.
+    """
     return [_op_address(pool, pools) for pool in POOLS]
 
 
@@ -149,9 +170,9 @@ def _op_address(pool: str, pools: Mapping[str, PoolAddress]) -> OpAddress:
     if address is None:
         return NO_ADDRESS
     if isinstance(address, PageTable):
-        return OpAddress(_table(pool, address.table), (PAGES, _power(pool, "page_size", address.page_size), 1, 1, 1, 0))
+        return OpAddress(address.table, (PAGES, _power(pool, "page_size", address.page_size), 1, 1, 1, 0))
     if isinstance(address, SlotTable):
-        return OpAddress(_table(pool, address.table), (SLOTS, _power(pool, "page_size", address.page_size), 1, 1, 1, 0))
+        return OpAddress(address.table, (SLOTS, _power(pool, "page_size", address.page_size), 1, 1, 1, 0))
     if isinstance(address, RequestRing):
         return OpAddress(None, (REQUEST_RING, 1, 1, 1, _power(pool, "ring", address.ring), 0))
     if isinstance(address, RequestBank):
@@ -160,8 +181,8 @@ def _op_address(pool: str, pools: Mapping[str, PoolAddress]) -> OpAddress:
         raise ValueError(f"pools[{pool!r}] has base {address.base!r}, expected one of {', '.join(pools)}")
     base = POOLS.index(address.base)
     if isinstance(address, MappedSlots):
-        mapping, page_size = _table(pool, address.mapping), _power(pool, "page_size", address.page_size)
-        return OpAddress(mapping, (MAPPED, page_size, 1, 1, 1, base))
+        page_size = _power(pool, "page_size", address.page_size)
+        return OpAddress(address.mapping, (MAPPED, page_size, 1, 1, 1, base))
     if isinstance(address, PageRing):
         return OpAddress(None, (PAGE_RING, 1, 1, 1, _power(pool, "ring", address.ring), base))
     return _divided(pool, address, pools)
@@ -180,13 +201,6 @@ def _divided(pool: str, address: DividedSlots, pools: Mapping[str, PoolAddress])
     if kind == PAGES:
         return OpAddress(table, (PAGES, page_size // tokens, 1, 1, 1, 0))
     return OpAddress(table, (SLOTS, page_size // tokens, tokens, tokens, 1, 0))
-
-
-def _table(pool: str, table: Tensor) -> Tensor:
-    if not isinstance(table, Tensor) or table.dtype not in (torch.int32, torch.int64):
-        given = table.dtype if isinstance(table, Tensor) else repr(table)
-        raise ValueError(f"pools[{pool!r}] has a table of {given}, expected an int32 or int64 tensor")
-    return table
 
 
 def _power(pool: str, name: str, size: int) -> int:

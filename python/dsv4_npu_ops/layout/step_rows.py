@@ -39,7 +39,7 @@ class StepRows:
         Raises:
             ValueError: an argument that is no tensor of one dimension.
         """
-        check_rows("step", prefix_lens=prefix_lens, seq_lens=seq_lens)
+        check_rows("StepRows.prefill", prefix_lens=prefix_lens, seq_lens=seq_lens)
         return cls(seq_lens, PREFILL, prefix_lens)
 
     @classmethod
@@ -50,8 +50,8 @@ class StepRows:
         Raises:
             ValueError: as ``prefill``.
         """
-        check_rows("step", seq_lens=seq_lens)
-        return cls(seq_lens, *_widths("num_new_tokens", num_new_tokens, FINAL, FINAL_RAGGED))
+        check_rows("StepRows.final", seq_lens=seq_lens)
+        return cls(seq_lens, *_widths("StepRows.final", "num_new_tokens", num_new_tokens, FINAL, FINAL_RAGGED))
 
     @classmethod
     def mixed(cls, cu_seqlens: Tensor, seq_lens: Tensor) -> StepRows:
@@ -61,7 +61,7 @@ class StepRows:
         Raises:
             ValueError: as ``prefill``.
         """
-        check_rows("step", cu_seqlens=cu_seqlens, seq_lens=seq_lens)
+        check_rows("StepRows.mixed", cu_seqlens=cu_seqlens, seq_lens=seq_lens)
         return cls(seq_lens, FINAL_OFFSETS, cu_seqlens)
 
     @classmethod
@@ -72,8 +72,8 @@ class StepRows:
         Raises:
             ValueError: as ``prefill``.
         """
-        check_rows("step", seq_lens=seq_lens)
-        return cls(seq_lens, *_widths("num_draft_tokens", num_draft_tokens, COMMITTED, COMMITTED_RAGGED))
+        check_rows("StepRows.verify", seq_lens=seq_lens)
+        return cls(seq_lens, *_widths("StepRows.verify", "num_draft_tokens", num_draft_tokens, COMMITTED, COMMITTED_RAGGED))
 
 
 def check_rows(op: str, **rows: Tensor) -> None:
@@ -89,12 +89,12 @@ def check_rows(op: str, **rows: Tensor) -> None:
             raise ValueError(f"{op}: {name} has shape {list(values.shape)}, expected 1 dimension")
 
 
-def _widths(name: str, widths: int | Tensor, uniform: int, ragged: int) -> tuple[int, Tensor | None, int]:
+def _widths(maker: str, name: str, widths: int | Tensor, uniform: int, ragged: int) -> tuple[int, Tensor | None, int]:
     """Form, operand and width."""
     if isinstance(widths, Tensor):
-        check_rows("step", **{name: widths})
+        check_rows(maker, **{name: widths})
         return ragged, widths, 0
     try:
         return uniform, None, index(widths)
     except TypeError:
-        raise ValueError(f"step: {name} is {widths!r}, expected an integer or a tensor") from None
+        raise ValueError(f"{maker}: {name} is {widths!r}, expected an integer or a tensor") from None

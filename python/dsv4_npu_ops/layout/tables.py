@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from dsv4_npu_ops.layout.kv_layout import POOLS, KVLayout
+from dsv4_npu_ops.layout.kv_layout import INT32_MAX, POOLS, KVLayout
 from dsv4_npu_ops.layout.pool_address import (
     KINDS_WITH_PAGES,
     NO_ADDRESS,
     PageTable,
     PoolAddress,
     SlotTable,
+    check_addresses,
     op_addresses,
     page_size_of,
 )
@@ -34,11 +36,19 @@ class RequestTables:
         max_context_len: longest request in raw tokens, drafts included.
         op_tables, op_addressing: tensors and numbers by which ops know the pools, in table order; kinds: how each is
             addressed.
+        check_reserved: whether steps first look for a slot of each of their tokens and groups, for debugging: the
+            lookup is slow, and waits for a device. Default: whether the environment has ``DSV4_CHECK_RESERVED=1``.
+
+    Raises:
+        ValueError: no layout.
 
     Source: docs/spec.md, model and pools; addressing.
     """
 
     def __init__(self, layout: KVLayout) -> None:
+        if not isinstance(layout, KVLayout):
+            raise ValueError(f"RequestTables: layout is a {type(layout).__name__}, expected a KVLayout")
+
         def page_table(pool: str) -> PageTable:
             shape = (layout.max_requests, layout.num_columns(pool))
             # Made on the host and copied: a fill on the device would be a launch of its own.
@@ -50,6 +60,7 @@ class RequestTables:
             layout.sliding_window,
             layout.max_context_len,
             layout,
+            asked_to_check(),
         )
 
     @classmethod
@@ -62,22 +73,44 @@ class RequestTables:
             max_context_len: longest request in raw tokens, drafts included; every table must have room for it.
 
         Raises:
-            ValueError: an unknown pool, a tensor of another type, or a rule whose base does not fit.
+            ValueError: an unknown pool, a tensor of another type, a rule whose base does not fit, or a number out of range.
 
         Source: docs/spec.md, addressing.
         """
+        check_addresses(pools)
+        for name, value in (("sliding_window", sliding_window), ("max_context_len", max_context_len)):
+            if not isinstance(value, int) or not 1 <= value <= INT32_MAX:
+                raise ValueError(f"RequestTables.of: {name} is {value!r}, expected 1 to {INT32_MAX} (int32)")
+        return cls.unchecked(pools, sliding_window, max_context_len, None, asked_to_check())
+
+    @classmethod
+    def unchecked(
+        cls,
+        pools: Mapping[str, PoolAddress],
+        sliding_window: int,
+        max_context_len: int,
+        layout: KVLayout | None,
+        check_reserved: bool,
+    ) -> RequestTables:
+        """Tables of these attributes, whatever stands for their tensors."""
         tables = cls.__new__(cls)
-        tables._set(pools, sliding_window, max_context_len, None)
+        tables._set(pools, sliding_window, max_context_len, layout, check_reserved)
         return tables
 
     def _set(
-        self, pools: Mapping[str, PoolAddress], sliding_window: int, max_context_len: int, layout: KVLayout | None
+        self,
+        pools: Mapping[str, PoolAddress],
+        sliding_window: int,
+        max_context_len: int,
+        layout: KVLayout | None,
+        check_reserved: bool,
     ) -> None:
         addresses = op_addresses(pools)
         self.pools: dict[str, PoolAddress] = {pool: pools[pool] for pool in POOLS if pool in pools}
         self.layout = layout
         self.sliding_window = sliding_window
         self.max_context_len = max_context_len
+        self.check_reserved = check_reserved
         self.op_tables: list[Tensor | None] = [address.table for address in addresses]
         self.op_addressing: list[int] = [number for address in addresses for number in address.fields]
         self.kinds: tuple[int, ...] = tuple(address.fields[0] for address in addresses)
@@ -93,7 +126,7 @@ class RequestTables:
     def max_requests(self) -> int:
         """Rows that every table has; the greatest int32 when no pool has one."""
         tables = (address.table for address in self.pools.values() if isinstance(address, PageTable | SlotTable))
-        return min((table.shape[0] for table in tables), default=2**31 - 1)
+        return min((table.shape[0] for table in tables), default=INT32_MAX)
 
     def has_pool(self, pool: str) -> bool:
         """Whether the pool exists."""
@@ -120,10 +153,9 @@ class RequestTables:
         for pool in pools:
             if pool not in self.pools:
                 raise ValueError(f"RequestTables.select: pool is {pool!r}, expected one of {', '.join(self.pools)}")
-        chosen = RequestTables.__new__(RequestTables)
         kept = {pool: self.pools[pool] for pool in pools}
-        chosen._set(kept, self.sliding_window, self.max_context_len, self.layout and self.layout.select(*pools))
-        return chosen
+        layout = self.layout and self.layout.select(*pools)
+        return self.unchecked(kept, self.sliding_window, self.max_context_len, layout, self.check_reserved)
 
     @cached_property
     def page_tables(self) -> tuple[list[Tensor], list[int]]:
@@ -157,3 +189,8 @@ class RequestTables:
     def table(self, pool: str) -> Tensor | None:
         """The tensor of a pool's table or mapping; None where it has none."""
         return self.op_tables[POOLS.index(pool)]
+
+
+def asked_to_check() -> bool:
+    """Whether the environment asks steps to look for slots first."""
+    return os.environ.get("DSV4_CHECK_RESERVED") == "1"

@@ -9,6 +9,8 @@ from torch import Tensor
 from dsv4_npu_ops.layout.advanced_step import AdvancedStep
 from dsv4_npu_ops.layout.step_rows import check_rows
 from dsv4_npu_ops.layout.tables import RequestTables
+from dsv4_npu_ops.ops.caller_errors import TABLES, caller_errors
+from dsv4_npu_ops.ops.fake_kernels import fake_kernel, writes_only
 
 _advance = torch.ops.dsv4_npu_ops.advance_step.default
 
@@ -16,6 +18,7 @@ _FIELDS = tuple(field.name for field in fields(AdvancedStep))
 """In the order of the numbers by which the op knows them (csrc/ops/advance_step/advance_step_index.h)."""
 
 
+@caller_errors(TABLES | {"width": "num_draft_tokens"})
 def advance_step(
     tables: RequestTables,
     req_pool_indices: Tensor | None,
@@ -131,6 +134,4 @@ def _width(token_ids: Tensor, num_draft_tokens: int | None, cu_seqlens: Tensor |
         raise ValueError(f"advance_step: num_draft_tokens is {num_draft_tokens!r}, expected an integer") from None
 
 
-@torch.library.register_fake("dsv4_npu_ops::advance_step")
-def _(*arguments: object, out: list[Tensor], fields: list[int]) -> None:
-    return None
+fake_kernel("advance_step", fields=_FIELDS)(writes_only)

@@ -3,7 +3,11 @@
 import torch
 from torch import Tensor
 
+from dsv4_npu_ops.ops.caller_errors import caller_errors
+from dsv4_npu_ops.ops.fake_kernels import fake_kernel, writes_only
 
+
+@caller_errors()
 def apply_rotary(q: Tensor | None, kv: Tensor | None, cos: Tensor, sin: Tensor, *, inverse: bool = False) -> None:
     """Rotates the last D features of every head in place, in adjacent pairs.
 
@@ -28,6 +32,4 @@ def apply_rotary(q: Tensor | None, kv: Tensor | None, cos: Tensor, sin: Tensor, 
     torch.ops.dsv4_npu_ops.apply_rotary(q, kv, cos, sin, inverse=inverse)
 
 
-@torch.library.register_fake("dsv4_npu_ops::apply_rotary")
-def _(q: Tensor | None, kv: Tensor | None, cos: Tensor, sin: Tensor, *, inverse: bool = False) -> None:
-    return None
+fake_kernel("apply_rotary")(writes_only)

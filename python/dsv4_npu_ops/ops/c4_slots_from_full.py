@@ -3,10 +3,14 @@
 import torch
 from torch import Tensor
 
+from dsv4_npu_ops.ops.caller_errors import caller_errors
+from dsv4_npu_ops.ops.fake_kernels import fake_kernel, writes_only
+
 _slots = torch.ops.dsv4_npu_ops.c4_slots_from_full.default
 _slots_out = torch.ops.dsv4_npu_ops.c4_slots_from_full.out
 
 
+@caller_errors({"full_loc": "out_full_loc", "c4_loc": "out"})
 def c4_slots_from_full(out_full_loc: Tensor, *, num_groups: int | None = None, out: Tensor | None = None) -> Tensor:
     """Slots of the ratio-4 groups that a step completes, for engines whose c4 entries live in the full pool.
 
@@ -36,11 +40,9 @@ def c4_slots_from_full(out_full_loc: Tensor, *, num_groups: int | None = None, o
     return _slots(out_full_loc, num_groups)
 
 
-@torch.library.register_fake("dsv4_npu_ops::c4_slots_from_full")
+@fake_kernel("c4_slots_from_full")
 def _(full_loc: Tensor, num_groups: int) -> Tensor:
     return full_loc.new_empty((num_groups,), dtype=torch.int32)
 
 
-@torch.library.register_fake("dsv4_npu_ops::c4_slots_from_full.out")
-def _(full_loc: Tensor, *, c4_loc: Tensor) -> None:
-    return None
+fake_kernel("c4_slots_from_full.out")(writes_only)

@@ -5,6 +5,7 @@ from torch import Tensor
 from dsv4_npu_ops.layout.compress_metadata import PAGE_TABLE_POOLS, CompressMetadata
 from dsv4_npu_ops.layout.step_rows import StepRows
 from dsv4_npu_ops.layout.tables import RequestTables
+from dsv4_npu_ops.ops.caller_errors import TABLES, caller_errors
 from dsv4_npu_ops.ops.step import ResultFields, fill_step
 from dsv4_npu_ops.ops.step_sizes import host_num_tokens
 
@@ -21,8 +22,10 @@ METADATA_FIELDS: tuple[str, ...] = (
 """Fields that the metadata calls as a step does."""
 
 _fields = ResultFields({name: name for name in METADATA_FIELDS} | {"out_c4_loc": "c4_loc", "out_c128_loc": "c128_loc"})
+_caller_errors = caller_errors(TABLES, out=_fields.names)
 
 
+@_caller_errors
 def build_compress_metadata_prefill(
     tables: RequestTables,
     req_pool_indices: Tensor | None,
@@ -58,6 +61,7 @@ def build_compress_metadata_prefill(
     return _build(tables, req_pool_indices, StepRows.prefill(prefix_lens, seq_lens), num_tokens, max_seq_len, out)
 
 
+@_caller_errors
 def build_compress_metadata_decode(
     tables: RequestTables,
     req_pool_indices: Tensor | None,
@@ -84,6 +88,7 @@ def build_compress_metadata_decode(
     return _build(tables, req_pool_indices, StepRows.final(seq_lens), None, max_seq_len, out)
 
 
+@_caller_errors
 def build_compress_metadata_verify(
     tables: RequestTables,
     req_pool_indices: Tensor | None,

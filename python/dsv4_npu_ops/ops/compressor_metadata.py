@@ -6,11 +6,14 @@ import torch
 from torch import Tensor
 
 from dsv4_npu_ops.layout.compressor_metadata import COMPRESSOR_FIELDS, CompressorMetadata
+from dsv4_npu_ops.ops.caller_errors import caller_errors
+from dsv4_npu_ops.ops.fake_kernels import fake_kernel, writes_only
 
 _metadata = torch.ops.dsv4_npu_ops.compressor_metadata.default
 _fields_of = attrgetter(*COMPRESSOR_FIELDS)
 
 
+@caller_errors()
 def compressor_metadata(
     rope_cos: Tensor | None,
     rope_sin: Tensor | None,
@@ -103,6 +106,4 @@ def _empty(
     )
 
 
-@torch.library.register_fake("dsv4_npu_ops::compressor_metadata")
-def _(*arguments: object, out: list[Tensor], fields: list[int]) -> None:
-    return None
+fake_kernel("compressor_metadata", fields=COMPRESSOR_FIELDS)(writes_only)

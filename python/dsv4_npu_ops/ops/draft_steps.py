@@ -6,8 +6,11 @@ from torch import Tensor
 from dsv4_npu_ops.layout.draft_steps import DraftSteps
 from dsv4_npu_ops.layout.kv_layout import POOLS
 from dsv4_npu_ops.layout.pool_address import op_addresses
-from dsv4_npu_ops.layout.step_rows import check_rows
+from dsv4_npu_ops.layout.step_rows import StepRows, check_rows
 from dsv4_npu_ops.layout.tables import RequestTables
+from dsv4_npu_ops.ops.caller_errors import caller_errors, field_names
+from dsv4_npu_ops.ops.fake_kernels import fake_kernel, writes_only
+from dsv4_npu_ops.ops.reserved import check_reserved
 
 _steps = torch.ops.dsv4_npu_ops.draft_steps.default
 _NO_ADDRESSES = op_addresses({})
@@ -18,6 +21,7 @@ DRAFT_POOLS = ("full", "swa")
 """Pools whose slots a draft step may take: those with a slot for each raw token that is not compressor state."""
 
 
+@caller_errors(out=field_names("out", DraftSteps))
 def build_draft_steps(
     seq_lens: Tensor,
     rope_cos: Tensor,
@@ -71,6 +75,8 @@ def build_draft_steps(
     if max_context_len is None:
         max_context_len = tables.max_context_len if tables is not None else rope_cos.shape[0]
     from_tables = tables is not None and reservation is None
+    if from_tables and tables.check_reserved:
+        check_reserved("draft_steps", tables, StepRows.verify(seq_lens, num_steps), req_pool_indices, (pool,))
     if out is None:
         if rope_cos.dim() != 2:
             raise ValueError(f"draft_steps: rope_cos has shape {list(rope_cos.shape)}, expected 2 dimensions")
@@ -103,6 +109,4 @@ def build_draft_steps(
     return out
 
 
-@torch.library.register_fake("dsv4_npu_ops::draft_steps")
-def _(*arguments: object, **buffers: Tensor) -> None:
-    return None
+fake_kernel("draft_steps")(writes_only)

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from dsv4_npu_ops.layout.tables import RequestTables
+from dsv4_npu_ops.ops.fake_kernels import fake_kernel, writes_only
 
 MAP_SOURCE_FIELD = 3
 """Field of a segment that says what the entries become."""
@@ -38,13 +39,4 @@ def map_full_to_swa(tables: RequestTables, segments: Tensor, full_to_swa: Tensor
     )
 
 
-@torch.library.register_fake("dsv4_npu_ops::map_full_to_swa")
-def _(
-    full_table: Tensor,
-    swa_table: Tensor,
-    segments: Tensor,
-    full_to_swa: Tensor,
-    page_size: int,
-    num_items: int = 0,
-) -> None:
-    return None
+fake_kernel("map_full_to_swa")(writes_only)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from dsv4_npu_ops.layout.tables import RequestTables
+from dsv4_npu_ops.ops.fake_kernels import fake_kernel, writes_only
 
 
 def release_pages(
@@ -35,13 +36,4 @@ def release_pages(
     torch.ops.dsv4_npu_ops.release_pages(page_tables, free_pages, segments, num_pages, page_sizes, num_items)
 
 
-@torch.library.register_fake("dsv4_npu_ops::release_pages")
-def _(
-    tables: Sequence[Tensor],
-    free_pages: Tensor,
-    segments: Tensor,
-    num_pages: Sequence[int],
-    page_sizes: Sequence[int],
-    num_items: int = 0,
-) -> None:
-    return None
+fake_kernel("release_pages")(writes_only)

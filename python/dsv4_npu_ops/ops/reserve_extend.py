@@ -7,6 +7,7 @@ from torch import Tensor
 
 from dsv4_npu_ops.layout.out_cache_loc import OutCacheLoc
 from dsv4_npu_ops.layout.tables import RequestTables
+from dsv4_npu_ops.ops.fake_kernels import fake_kernel
 
 
 def reserve_extend(
@@ -46,7 +47,7 @@ def reserve_extend(
     )
 
 
-@torch.library.register_fake("dsv4_npu_ops::reserve_extend")
+@fake_kernel("reserve_extend")
 def _(
     tables: Sequence[Tensor],
     free_pages: Tensor,

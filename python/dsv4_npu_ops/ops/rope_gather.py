@@ -3,7 +3,11 @@
 import torch
 from torch import Tensor
 
+from dsv4_npu_ops.ops.caller_errors import caller_errors
+from dsv4_npu_ops.ops.fake_kernels import fake_kernel, writes_only
 
+
+@caller_errors(out={"cos_out": "out[0]", "sin_out": "out[1]"})
 def rope_gather(
     cos: Tensor,
     sin: Tensor,
@@ -43,7 +47,7 @@ def rope_gather(
     return rows
 
 
-@torch.library.register_fake("dsv4_npu_ops::rope_gather")
+@fake_kernel("rope_gather")
 def _(
     cos: Tensor, sin: Tensor, positions: Tensor, *, inverse: bool = False, dtype: torch.dtype | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -51,6 +55,4 @@ def _(
     return cos.new_empty(shape, dtype=dtype), cos.new_empty(shape, dtype=dtype)
 
 
-@torch.library.register_fake("dsv4_npu_ops::rope_gather.out")
-def _(cos: Tensor, sin: Tensor, positions: Tensor, *, inverse: bool = False, cos_out: Tensor, sin_out: Tensor) -> None:
-    return None
+fake_kernel("rope_gather.out")(writes_only)

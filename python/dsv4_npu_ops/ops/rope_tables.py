@@ -3,7 +3,11 @@
 import torch
 from torch import Tensor
 
+from dsv4_npu_ops.ops.caller_errors import caller_errors
+from dsv4_npu_ops.ops.fake_kernels import fake_kernel, writes_only
 
+
+@caller_errors(out={"cos_out": "out[0]", "sin_out": "out[1]"})
 def build_rope_tables(
     freqs_cis: Tensor, dtype: torch.dtype = torch.float32, *, out: tuple[Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -28,12 +32,10 @@ def build_rope_tables(
     return out
 
 
-@torch.library.register_fake("dsv4_npu_ops::rope_tables")
+@fake_kernel("rope_tables")
 def _(freqs_cis: Tensor, *, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     shape = (freqs_cis.shape[0], 2 * freqs_cis.shape[1])
     return freqs_cis.new_empty(shape, dtype=dtype), freqs_cis.new_empty(shape, dtype=dtype)
 
 
-@torch.library.register_fake("dsv4_npu_ops::rope_tables.out")
-def _(freqs_cis: Tensor, *, cos_out: Tensor, sin_out: Tensor) -> None:
-    return None
+fake_kernel("rope_tables.out")(writes_only)

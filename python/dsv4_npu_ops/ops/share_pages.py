@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from dsv4_npu_ops.layout.tables import RequestTables
+from dsv4_npu_ops.ops.fake_kernels import fake_kernel
 
 
 def share_pages(
@@ -48,7 +49,7 @@ def share_pages(
     )
 
 
-@torch.library.register_fake("dsv4_npu_ops::share_pages")
+@fake_kernel("share_pages")
 def _(
     tables: Sequence[Tensor],
     free_pages: Tensor,

@@ -11,6 +11,9 @@ from dsv4_npu_ops.layout.kv_layout import POOLS
 from dsv4_npu_ops.layout.step import STEP_FIELDS, Step
 from dsv4_npu_ops.layout.step_rows import StepRows
 from dsv4_npu_ops.layout.tables import RequestTables
+from dsv4_npu_ops.ops.caller_errors import TABLES, caller_errors
+from dsv4_npu_ops.ops.fake_kernels import fake_kernel, writes_only
+from dsv4_npu_ops.ops.reserved import check_reserved
 
 _step = torch.ops.dsv4_npu_ops.step.default
 _fields_of = attrgetter(*STEP_FIELDS)
@@ -25,6 +28,7 @@ NO_PAGES: list[int] = [-1, -1, -1, -1, 0, 0]
 _FIELDS_OF_ROWS = [STEP_FIELDS.index(name) for name in ("c4_cos", "c4_sin", "c128_cos", "c128_sin", "window_locs")]
 
 
+@caller_errors(TABLES)
 def build_step(
     tables: RequestTables,
     rows: StepRows,
@@ -68,7 +72,7 @@ def build_step(
     values = list(_fields_of(out))
     for field in _FIELDS_OF_ROWS:
         if values[field] is not None:
-            values[field] = _matrix(STEP_FIELDS[field], values[field])
+            values[field] = _matrix(f"out.{STEP_FIELDS[field]}", values[field])
     fields = [field for field, value in enumerate(values) if value is not None]
     fill_step(
         tables,
@@ -101,6 +105,8 @@ def fill_step(
     closes_cu_seqlens: bool = False,
 ) -> None:
     """Calls the op: fills each tensor of ``out`` as the field of the same place in ``fields``, by its number."""
+    if tables.check_reserved:
+        check_reserved("step", tables, rows, req_pool_indices)
     _step(
         tables.op_tables,
         tables.op_addressing,
@@ -132,6 +138,11 @@ class ResultFields:
     def __init__(self, paths: Mapping[str, str]) -> None:
         self._paths = dict(paths)
         self._present: dict[tuple[int, ...], tuple[Callable[[object], Sequence[Tensor]], list[int]]] = {}
+
+    @property
+    def names(self) -> dict[str, str]:
+        """``{"out.start_pos": "out.metadata.start_pos", ..}``: what the op calls the buffers, and where they are."""
+        return {f"out.{name}": f"out.{path}" for name, path in self._paths.items()}
 
     def take(self, result: object, tables: RequestTables) -> tuple[Sequence[Tensor], list[int]]:
         """``out`` and ``fields`` of ``fill_step``: what the pools of the tables can give of the result."""
@@ -179,6 +190,4 @@ def _by_pool(name: str, given: Mapping[str, int], default: list[int]) -> list[in
     return [given.get(pool, dummy) for pool, dummy in zip(POOLS, default, strict=True)]
 
 
-@torch.library.register_fake("dsv4_npu_ops::step")
-def _(*arguments: object, **outputs: object) -> None:
-    return None
+fake_kernel("step", fields=STEP_FIELDS)(writes_only)

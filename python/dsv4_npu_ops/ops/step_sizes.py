@@ -3,16 +3,18 @@
 import torch
 from torch import Tensor
 
-import dsv4_npu_ops._C  # noqa: F401  (loading it registers torch.ops.dsv4_npu_ops)
 from dsv4_npu_ops.layout.step_rows import COMMITTED, FINAL, StepRows
+from dsv4_npu_ops.ops.fake_kernels import fake_kernel
 
 _step_sizes = torch.ops.dsv4_npu_ops.step_sizes.default
 
 
-@torch.library.register_fake("dsv4_npu_ops::step_sizes")
+@fake_kernel("step_sizes")
 def _(
     seq_lens: Tensor, operand: Tensor | None, form: int, width: int
 ) -> tuple[torch.SymInt, torch.SymInt, torch.SymInt]:
+    if seq_lens.device.type != "cpu":
+        raise ValueError(f"step_sizes: seq_lens is on {seq_lens.device}, expected a host tensor (cpu)")
     context = torch.library.get_ctx()
     return context.new_dynamic_size(), context.new_dynamic_size(), context.new_dynamic_size()
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from dsv4_npu_ops.layout.out_cache_loc import OutCacheLoc
 from dsv4_npu_ops.layout.step_rows import COMMITTED_RAGGED, StepRows, check_rows
 from dsv4_npu_ops.layout.tables import RequestTables
+from dsv4_npu_ops.ops.caller_errors import TABLES, caller_errors
 from dsv4_npu_ops.ops.step import ResultFields, fill_step
 from dsv4_npu_ops.ops.step_sizes import host_num_tokens, step_sizes
 
@@ -17,6 +18,7 @@ SLOT_FIELDS: tuple[str, ...] = tuple(field.name for field in fields(OutCacheLoc)
 _fields = ResultFields({name: name for name in SLOT_FIELDS})
 
 
+@caller_errors(TABLES, out=_fields.names)
 def flatten_verify_bundle(
     tables: RequestTables,
     req_pool_indices: Tensor | None,

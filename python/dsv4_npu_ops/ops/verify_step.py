@@ -5,6 +5,7 @@ from torch import Tensor
 from dsv4_npu_ops.layout.step_rows import StepRows
 from dsv4_npu_ops.layout.tables import RequestTables
 from dsv4_npu_ops.layout.verify_step import VerifyStep
+from dsv4_npu_ops.ops.caller_errors import TABLES, caller_errors
 from dsv4_npu_ops.ops.compress_metadata import METADATA_FIELDS
 from dsv4_npu_ops.ops.step import ResultFields, fill_step
 from dsv4_npu_ops.ops.step_sizes import host_num_tokens
@@ -17,6 +18,7 @@ _fields = ResultFields(
 )
 
 
+@caller_errors(TABLES, out=_fields.names)
 def build_verify_step(
     tables: RequestTables,
     req_pool_indices: Tensor | None,

@@ -1,14 +1,21 @@
 """Table writes: wrapper and fake kernel of ``torch.ops.dsv4_npu_ops.write_req_tables``."""
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
+from dsv4_npu_ops.layout.kv_layout import POOLS
 from dsv4_npu_ops.layout.out_cache_loc import OutCacheLoc
 from dsv4_npu_ops.layout.tables import RequestTables
+from dsv4_npu_ops.ops.caller_errors import TABLES, caller_errors
+from dsv4_npu_ops.ops.fake_kernels import fake_kernel, writes_only
+
+_LOC = {f"{pool}_loc": f"loc.out_{pool}_loc" for pool in POOLS} | {
+    "c4_state_starts": "state_starts[0]",
+    "c128_state_starts": "state_starts[1]",
+}
 
 
+@caller_errors(TABLES | _LOC)
 def write_req_tables(
     tables: RequestTables,
     req_pool_indices: Tensor,
@@ -71,17 +78,4 @@ def _per_pool(state_starts: Tensor | tuple[Tensor, Tensor] | None) -> tuple[Tens
     return state_starts[0], state_starts[1]
 
 
-@torch.library.register_fake("dsv4_npu_ops::write_req_tables")
-def _(
-    tables: Sequence[Tensor],
-    addressing: Sequence[int],
-    max_context_len: int,
-    req_pool_indices: Tensor,
-    starts: Tensor,
-    ends: Tensor,
-    loc: Sequence[Tensor],
-    *,
-    c4_state_starts: Tensor | None = None,
-    c128_state_starts: Tensor | None = None,
-) -> None:
-    return None
+fake_kernel("write_req_tables")(writes_only)
