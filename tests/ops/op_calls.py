@@ -1,4 +1,6 @@
-"""One good call of every op and overload, as the public functions make it, to vary one argument at a time."""
+"""One good call of every op and overload, as the public functions make it, to vary one tensor at a time."""
+
+from dataclasses import fields
 
 import torch
 from cache.small_cache import make
@@ -7,6 +9,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import dsv4_npu_ops as d
 
 NAMESPACE = "dsv4_npu_ops::"
+POOLS = ("full", "swa", "c4", "c128", "c4_state", "c128_state")
+FIELDS = {
+    "step": [field.name for field in fields(d.Step)],
+    "advance_step": [field.name for field in fields(d.AdvancedStep)],
+    "compressor_metadata": [field.name for field in fields(d.CompressorMetadata)],
+}
 ROWS, TOKENS, CONTEXT, WIDTH = 2, 8, 256, 4
 
 
@@ -21,9 +29,45 @@ class Recorder(TorchDispatchMode):
         if func.name().startswith(NAMESPACE):
             names = [argument.name for argument in func._schema.arguments]
             arguments = dict(zip(names, args, strict=False)) | (kwargs or {})
-            kept = {n: value.clone() if isinstance(value, torch.Tensor) else value for n, value in arguments.items()}
+            kept = with_tensors(arguments, lambda place, tensor: tensor.clone())
             self.calls.setdefault(func.name(), (func, kept))
         return func(*args, **(kwargs or {}))
+
+
+def tensors_in(arguments):
+    """Every tensor by its place: the name of the argument, and the index in a list or None."""
+    found = {}
+    for name, value in arguments.items():
+        if isinstance(value, torch.Tensor):
+            found[name, None] = value
+        elif isinstance(value, list | tuple):
+            found |= {(name, i): part for i, part in enumerate(value) if isinstance(part, torch.Tensor)}
+    return found
+
+
+def with_tensors(arguments, change):
+    """The same arguments with ``change(place, tensor)`` for each tensor."""
+    changed = dict(arguments)
+    for (name, i), tensor in tensors_in(arguments).items():
+        if i is None:
+            changed[name] = change((name, i), tensor)
+        else:
+            parts = changed[name] if changed[name] is not arguments[name] else list(arguments[name])
+            parts[i] = change((name, i), tensor)
+            changed[name] = parts
+    return changed
+
+
+def spoken_name(op, arguments, place):
+    """What an error calls a tensor: its argument, or what the part of a list stands for."""
+    name, i = place
+    if i is None:
+        return name
+    if name == "tables" and len(arguments[name]) == len(POOLS):
+        return f"table of pool {POOLS[i]}"
+    if name == "out":
+        return f"out.{FIELDS[op][arguments['fields'][i]]}"
+    return f"{name}[{i}]"
 
 
 def op_names():
@@ -54,21 +98,37 @@ def call_steps(tables):
     layout = tables.layout
     requests, lengths, widths = torch.tensor([0, 1]), torch.tensor([130, 40]), torch.tensor([WIDTH, 1])
     cos = torch.ones(CONTEXT, 4)
-    for out in (None, d.CompressMetadata.empty(layout, ROWS, TOKENS)):
-        d.build_compress_metadata_verify(tables, requests, lengths, widths, num_tokens=TOKENS, out=out)
-    for out in (None, d.OutCacheLoc.empty(layout, ROWS, TOKENS)):
-        d.flatten_verify_bundle(tables, requests, lengths, widths, out=out)
-    for out in (None, d.VerifyStep.empty(layout, ROWS, TOKENS, 4)):
-        d.build_verify_step(tables, requests, lengths, widths, cos, cos.clone(), num_tokens=TOKENS, out=out)
-    for out in (None, d.DraftSteps.empty(2, ROWS, 4)):
-        d.build_draft_steps(lengths, cos, cos.clone(), 2, tables=tables, req_pool_indices=requests, out=out)
-    tokens, hidden = torch.arange(TOKENS).view(ROWS, WIDTH), torch.ones(TOKENS, 3)
-    ends = torch.tensor([0, WIDTH, TOKENS], dtype=torch.int32)
-    for out in (None, d.AdvancedStep.empty(layout, ROWS, hidden_shape=(3,), hidden_dtype=torch.float32)):
-        lens = lengths if out is None else lengths.int()
-        d.advance_step(
-            tables, requests, lens, torch.tensor([2, 1]), tokens, cu_seqlens=ends, hidden_states=hidden, out=out
-        )
+    verify, loc = d.VerifyStep.empty(layout, ROWS, TOKENS, 4), d.OutCacheLoc.empty(layout, ROWS, TOKENS)
+    parts = [vars_of(loc), vars_of(verify.metadata), vars_of(verify)]
+    given = {name: value for part in parts for name, value in part.items() if name in FIELDS["step"]}
+    out = d.Step(
+        **given,
+        full_page_table=torch.empty(ROWS, CONTEXT // 16, dtype=torch.int32),
+        num_groups=torch.empty(2, dtype=torch.int32),
+        c4_state_locs=torch.empty(ROWS, 8 + WIDTH, dtype=torch.int32),
+        c128_state_locs=torch.empty(ROWS, 128 + WIDTH, dtype=torch.int32),
+        window_locs=torch.empty(ROWS, 128 + WIDTH, dtype=torch.int32),
+    )
+    rows = d.StepRows.verify(lengths, widths)
+    d.build_step(tables, rows, out, req_pool_indices=requests, rope_cos=cos, rope_sin=cos.clone())
+    d.flatten_verify_bundle(tables, requests, lengths, widths, seq_lens_cpu=lengths, num_draft_tokens_cpu=widths)
+    d.build_draft_steps(lengths, cos, cos.clone(), 2, tables=tables, req_pool_indices=requests)
+    samples, hidden = torch.tensor([[5, 6, -1, -1], [7, -1, -1, -1]]), torch.ones(TOKENS, 3)
+    d.advance_step(
+        tables,
+        requests,
+        lengths.int(),
+        None,
+        samples,
+        num_draft_tokens=torch.tensor([WIDTH - 1, WIDTH - 1]),
+        cu_seqlens=torch.tensor([0, WIDTH, TOKENS], dtype=torch.int32),
+        backup_tokens=torch.tensor([8, 9]),
+        hidden_states=hidden,
+    )
+
+
+def vars_of(result):
+    return {field.name: getattr(result, field.name) for field in fields(result)}
 
 
 def call_the_rest(tables):
@@ -84,6 +144,5 @@ def call_the_rest(tables):
     for out in (None, torch.empty(9, dtype=torch.int32)):
         d.c4_slots_from_full(torch.arange(16, 32, dtype=torch.int32), out=out)
     blocks = torch.arange(12, dtype=torch.int32).view(2, 6)
-    buffers = torch.empty(9, 1, 1, 4), torch.empty(9, 1, 1, 4), torch.empty(9, dtype=torch.int32)
-    for out in (None, buffers):
-        d.compressor_metadata(cos, sin, torch.tensor([0, 8, 9]), starts, blocks, 128, 1, 4, 9, 2, out=out)
+    ends, requests = torch.tensor([0, 8, 9]), torch.tensor([1, 0])
+    d.compressor_metadata(cos, sin, ends, starts, blocks, 128, 1, 4, 9, 2, req_pool_indices=requests)

@@ -1,9 +1,11 @@
 """What every op does alike, found by its schema: devices, gradients, fake tensors."""
 
+import re
+
 import pytest
 import torch
 from backends import BACKEND
-from ops.op_calls import op_names, recorded_calls, schema
+from ops.op_calls import op_names, recorded_calls, schema, spoken_name, tensors_in, with_tensors
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import dsv4_npu_ops as d
@@ -13,36 +15,46 @@ if BACKEND != "cpu":
 
 
 def copies(arguments):
-    return {n: value.clone() for n, value in arguments.items() if isinstance(value, torch.Tensor)}
+    return with_tensors(arguments, lambda place, tensor: tensor.clone())
 
 
 CALLS = recorded_calls()
-TENSORS = [(name, a.name) for name in op_names() for a in schema(name).arguments if "Tensor" in str(a.type)]
-GIVEN = [(name, argument) for name, argument in TENSORS if CALLS[name][1].get(argument) is not None]
+TENSORS = {(name, a.name) for name in op_names() for a in schema(name).arguments if "Tensor" in str(a.type)}
+GIVEN = [(name, place) for name in op_names() for place in tensors_in(CALLS[name][1])]
 # Of a single tensor there are no others, and sizes on the host want it there.
-BESIDE_OTHERS = [(name, a) for name, a in GIVEN if len(copies(CALLS[name][1])) > 1 or "step_sizes" in name]
-FLOATING = [(name, a) for name, a in GIVEN if CALLS[name][1][a].is_floating_point() or CALLS[name][1][a].is_complex()]
+BESIDE_OTHERS = [(n, place) for n, place in GIVEN if len(tensors_in(CALLS[n][1])) > 1 or "step_sizes" in n]
+FLOATING = [(n, place) for n, place in GIVEN if (t := tensors_in(CALLS[n][1])[place]).is_floating_point() or t.is_complex()]
 
 
 def bare(name):
     return name.removeprefix("dsv4_npu_ops::").partition(".")[0]
 
 
+def spoken(name, place):
+    return re.escape(spoken_name(bare(name), CALLS[name][1], place))
+
+
 def test_there_is_a_call_of_every_op_with_every_tensor():
     assert set(CALLS) >= set(op_names())
-    # Of two sources of a draft's slots, a call has one; prefixes belong to prefills.
-    assert {argument for _, argument in set(TENSORS) - set(GIVEN)} == {"reservation", "prefix_lens"}
+    # A call has one of two sources of a draft's slots, and of what was accepted.
+    assert {argument for _, argument in TENSORS - {(name, place[0]) for name, place in GIVEN}} == {
+        "reservation",
+        "accepted_lens",
+    }
+    assert sorted(CALLS["dsv4_npu_ops::step"][1]["fields"]) == list(range(27))
 
 
-@pytest.mark.parametrize("name, argument", BESIDE_OTHERS, ids=map(" ".join, BESIDE_OTHERS))
-def test_one_meta_tensor_among_others_is_named(name, argument):
+@pytest.mark.parametrize("name, place", BESIDE_OTHERS, ids=str)
+def test_one_meta_tensor_among_others_is_named(name, place):
     """As when a model is built on the meta device and one of its buffers is never materialised."""
     op, arguments = CALLS[name]
-    tensors = copies(arguments)
-    with pytest.raises(ValueError, match=rf"^{bare(name)}: {argument} is on meta, expected .*cpu"):
-        op(**arguments | tensors | {argument: arguments[argument].to("meta")})
-    del tensors[argument]
-    assert all(torch.equal(tensor.nan_to_num(), arguments[n].nan_to_num()) for n, tensor in tensors.items())
+    changed = with_tensors(copies(arguments), lambda at, tensor: tensor.to("meta") if at == place else tensor)
+    with pytest.raises(ValueError, match=rf"^{bare(name)}: {spoken(name, place)} is on meta, expected .*cpu"):
+        op(**changed)
+    before = tensors_in(arguments)
+    del before[place]
+    after = tensors_in(changed)
+    assert all(torch.equal(after[at].nan_to_num(), tensor.nan_to_num()) for at, tensor in before.items())
 
 
 @pytest.mark.parametrize("name", op_names())
@@ -55,35 +67,34 @@ def test_all_meta_and_all_fake_tensors_give_shapes(name):
         results = [results] if isinstance(results, torch.Tensor) else results or []
         return [(tuple(tensor.shape), tensor.dtype) for tensor in results]
 
-    tensors = copies(arguments)
-    meta = {n: value.to("meta") for n, value in tensors.items()}
+    meta = with_tensors(arguments, lambda place, tensor: tensor.to("meta"))
     with FakeTensorMode() as mode:
-        fake = {n: mode.from_tensor(value) for n, value in tensors.items()}
-        of_fake = op(**arguments | fake)
-    want = shapes(op(**arguments | tensors))
-    assert shapes(of_fake) == shapes(op(**arguments | meta)) == want
+        of_fake = op(**with_tensors(arguments, lambda place, tensor: mode.from_tensor(tensor)))
+    want = shapes(op(**copies(arguments)))
+    assert shapes(of_fake) == shapes(op(**meta)) == want
 
 
-@pytest.mark.parametrize("name, argument", FLOATING, ids=map(" ".join, FLOATING))
-def test_a_tensor_that_requires_grad_is_refused_unless_nobody_records(name, argument):
+@pytest.mark.parametrize("name, place", FLOATING, ids=str)
+def test_a_tensor_that_requires_grad_is_refused_unless_nobody_records(name, place):
     op, arguments = CALLS[name]
-    tensors = copies(arguments)
-    tensors[argument].requires_grad_()
-    with pytest.raises(RuntimeError, match=rf"^{bare(name)}: {argument} requires grad, expected inference"):
-        op(**arguments | tensors)
+    changed = with_tensors(copies(arguments), lambda at, t: t.requires_grad_() if at == place else t)
+    with pytest.raises(RuntimeError, match=rf"^{bare(name)}: {place[0]} requires grad, expected inference"):
+        op(**changed)
     with torch.no_grad():
-        op(**arguments | tensors)
+        op(**changed)
     with torch.inference_mode():
-        op(**arguments | tensors)
+        op(**changed)
 
 
 @pytest.mark.parametrize("name", op_names())
 def test_autograd_learns_what_is_overwritten(name):
     op, arguments = CALLS[name]
-    tensors = copies(arguments)
-    op(**arguments | tensors)
+    changed = copies(arguments)
+    op(**changed)
     written = {a.name for a in schema(name).arguments if a.alias_info is not None and a.alias_info.is_write}
-    assert {n for n, tensor in tensors.items() if tensor._version} == written
+    tensors = tensors_in(changed)
+    assert {place for place, tensor in tensors.items() if tensor._version} == {p for p in tensors if p[0] in written}
+    assert written or schema(name).returns
 
 
 def test_a_backward_notices_a_rotation_of_what_it_saved():

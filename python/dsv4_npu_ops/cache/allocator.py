@@ -18,6 +18,8 @@ from dsv4_npu_ops.ops.release_pages import release_pages
 from dsv4_npu_ops.ops.reserve_extend import reserve_extend
 from dsv4_npu_ops.ops.share_pages import share_pages
 
+_caller_errors = caller_errors(TABLES)
+
 
 class PoolExhausted(RuntimeError):
     """A pool has too few free pages for a call; the call has changed nothing.
