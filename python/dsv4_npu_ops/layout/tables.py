@@ -36,6 +36,8 @@ class RequestTables:
         max_context_len: longest request in raw tokens, drafts included.
         op_tables, op_addressing: tensors and numbers by which ops know the pools, in table order; kinds: how each is
             addressed.
+        written_tables: what ``write_req_tables`` takes: tables of slots and pages, and the addressing as if no other
+            pools existed.
         check_reserved: whether steps first look for a slot of each of their tokens and groups, for debugging: the
             lookup is slow, and waits for a device. Default: whether the environment has ``DSV4_CHECK_RESERVED=1``.
 
@@ -114,6 +116,7 @@ class RequestTables:
         self.op_tables: list[Tensor | None] = [address.table for address in addresses]
         self.op_addressing: list[int] = [number for address in addresses for number in address.fields]
         self.kinds: tuple[int, ...] = tuple(address.fields[0] for address in addresses)
+        self.written_tables = self._written_tables()
 
     @property
     def device(self) -> torch.device:
@@ -172,9 +175,7 @@ class RequestTables:
         tables = [table for table in self.op_tables if table is not None]
         return tables, [self.page_size_of(pool) if self.has_pool(pool) else 0 for pool in POOLS]
 
-    @cached_property
-    def written_tables(self) -> tuple[list[Tensor], list[int]]:
-        """What ``write_req_tables`` takes: tables of slots and pages, and the addressing as if no other pools existed."""
+    def _written_tables(self) -> tuple[list[Tensor], list[int]]:
         written: list[Tensor] = []
         addressing: list[int] = []
         count = len(NO_ADDRESS.fields)

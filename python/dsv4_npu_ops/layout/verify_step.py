@@ -59,5 +59,5 @@ class VerifyStep:
         return cls(
             replace(loc, out_c4_loc=metadata.c4_loc, out_c128_loc=metadata.c128_loc),
             metadata,
-            *(torch.empty(len(g), rope_dim, dtype=torch.float32, device=device or layout.device) for g in groups),
+            *(torch.empty(g.shape[0], rope_dim, dtype=torch.float32, device=device or layout.device) for g in groups),
         )

@@ -1,16 +1,15 @@
 """Groups, slots and rotations for an engine's own block table: wrapper and fake kernel of the op of this name."""
 
-from operator import attrgetter
-
 import torch
 from torch import Tensor
 
 from dsv4_npu_ops.layout.compressor_metadata import COMPRESSOR_FIELDS, CompressorMetadata
+from dsv4_npu_ops.ops.attributes import attributes
 from dsv4_npu_ops.ops.caller_errors import caller_errors
 from dsv4_npu_ops.ops.fake_kernels import fake_kernel, writes_only
 
 _metadata = torch.ops.dsv4_npu_ops.compressor_metadata.default
-_fields_of = attrgetter(*COMPRESSOR_FIELDS)
+_fields_of = attributes(COMPRESSOR_FIELDS)
 
 
 @caller_errors()

@@ -1,7 +1,6 @@
 """One step: wrapper and fake kernel of ``torch.ops.dsv4_npu_ops.step``."""
 
 from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
 
 import torch
 from torch import Tensor
@@ -11,12 +10,13 @@ from dsv4_npu_ops.layout.kv_layout import POOLS
 from dsv4_npu_ops.layout.step import STEP_FIELDS, Step
 from dsv4_npu_ops.layout.step_rows import StepRows
 from dsv4_npu_ops.layout.tables import RequestTables
+from dsv4_npu_ops.ops.attributes import attributes
 from dsv4_npu_ops.ops.caller_errors import TABLES, caller_errors
 from dsv4_npu_ops.ops.fake_kernels import fake_kernel, writes_only
 from dsv4_npu_ops.ops.reserved import check_reserved
 
 _step = torch.ops.dsv4_npu_ops.step.default
-_fields_of = attrgetter(*STEP_FIELDS)
+_fields_of = attributes(STEP_FIELDS)
 
 NO_SLOTS: list[int] = [0, 0, 0, 0, 0, 0]
 """What stands for no slot, by pool, unless a caller says otherwise."""
@@ -149,16 +149,9 @@ class ResultFields:
         present = self._present.get(tables.kinds)
         if present is None:
             names = [name for name in self._paths if _gives(tables, name)]
-            present = _tensors_at([self._paths[name] for name in names]), [STEP_FIELDS.index(name) for name in names]
+            present = attributes([self._paths[name] for name in names]), [STEP_FIELDS.index(name) for name in names]
             self._present[tables.kinds] = present
         return present[0](result), present[1]
-
-
-def _tensors_at(paths: list[str]) -> Callable[[object], Sequence[Tensor]]:
-    """Attributes by their paths; one call for all of them, which only two and more can have."""
-    if len(paths) > 1:
-        return attrgetter(*paths)
-    return lambda result: [attrgetter(path)(result) for path in paths]
 
 
 def _gives(tables: RequestTables, name: str) -> bool:
