@@ -107,7 +107,7 @@ class RequestWalk {
     }
 
     __aicore__ inline void load_entries(uint32_t where, uint64_t values, int32_t is_int64, uint32_t count) {
-        const GM_ADDR from = at(values);
+        GM_ADDR from = at(values);
         const LocalTensor<int64_t> to = buffer_.Get<int64_t>()[where];
         const uint64_t end = static_cast<uint64_t>(chunk_begin_) + count;
         if (is_int64 != 0) {
