@@ -115,7 +115,9 @@ def test_a_row_with_more_live_pages_than_a_ring_has_columns_is_padding(ascend_si
     assert ascend_sim.take_errors() == [[STEP, BEYOND_RING, 1, 100, 0, 0, 0, 0]]
 
 
-@pytest.mark.parametrize("field, columns", [("c4_state_locs", 8 + 3), ("c128_state_locs", 128 + 3), ("window_locs", 23)])
+@pytest.mark.parametrize(
+    "field, columns", [("c4_state_locs", 8 + 3), ("c128_state_locs", 128 + 3), ("window_locs", 23)]
+)
 def test_a_row_with_more_tokens_than_columns_is_padding(ascend_sim, field, columns):
     step = make_step("ragged", [0, 1], [40, 40], [3, 4])
     out, want = (dsv4_npu_ops.Step(**{field: torch.full((2, columns), -77, dtype=torch.int32)}) for _ in range(2))
@@ -197,7 +199,9 @@ def test_large_verify_step(ascend_sim, blocks, dim):
     (launch,) = ascend_sim.take_counters()
     assert launch["kernel"] == "fill_step"
     # The slots of groups are in both halves of the result.
-    assert launch["mte3_bytes"] == sum({tensor.data_ptr(): tensor.nbytes for tensor in tensors_of(got).values()}.values())
+    assert launch["mte3_bytes"] == sum(
+        {tensor.data_ptr(): tensor.nbytes for tensor in tensors_of(got).values()}.values()
+    )
     # Page ids, and the rows of RoPE tables that belong to groups; what every block reads of the lengths counts apart.
     inputs = launch["mte2_bytes"] - launch["blocks"] * rows * 2 * 8
     assert launch["mte3_bytes"] + inputs <= 1.25 * 2 * launch["mte3_bytes"]
