@@ -117,7 +117,7 @@ BAD_VALUES = [
         DRAFTS | dict(num_draft_tokens=int32(0, 2)),
         "number of samples in token_ids[0] is 2, expected 0 to 1 (drafts and one more)",
     ),
-    (DRAFTS | dict(num_draft_tokens=int32(2, 3)), "num_draft_tokens[1] is 3, expected 0, or less than 3 (tokens of the"),
+    (DRAFTS | dict(num_draft_tokens=int32(2, 3)), "num_draft_tokens[1] is 3, expected 0, or less than 3 (tokens of"),
     (DRAFTS | dict(num_draft_tokens=int32(-1, 2)), "num_draft_tokens[0] is -1, expected 0, or less than 3 (tokens of"),
     (dict(req_pool_indices=int32(0, 4)), "req_pool_indices[1] is 4, expected 0 <= index < 4 (rows of the tables)"),
     (
@@ -130,7 +130,7 @@ BAD_VALUES = [
     (RAGGED | dict(cu_seqlens=int32(-1, 3, 6)), "cu_seqlens[0] and the next are -1 and 3, expected an interval of"),
     (
         RAGGED | dict(seq_lens=int32(2, 6), lengths_are_final=True),
-        "cu_seqlens[0] and the next are 0 and 3, expected an interval of the 6 tokens of at most 2 (seq_lens counts them",
+        "cu_seqlens[0] and the next are 0 and 3, expected an interval of the 6 tokens of at most 2 (seq_lens counts",
     ),
     (
         dict(seq_lens=int32(5, 2), lengths_are_final=True),
@@ -159,7 +159,7 @@ def test_bad_calls_raise_and_write_nothing(bad, message):
 
 def test_lengths_that_overlap_in_part_are_refused():
     lengths = int32(5, 6, 7)
-    with pytest.raises(ValueError, match=r"out\.seq_lens overlaps seq_lens in part, expected the same tensor or another"):
+    with pytest.raises(ValueError, match=r"out\.seq_lens overlaps seq_lens in part, expected the same tensor or"):
         advance_step(**arguments_of(seq_lens=lengths[:2], next_seq_lens=lengths[1:]))
 
 
