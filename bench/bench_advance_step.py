@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import torch
 from harness import Case
-from torch_step import committed_lengths, filled_tables
+from torch_step import committed_lengths, filled_tables, slot_tables
 
 import dsv4_npu_ops
 
@@ -13,6 +13,7 @@ def advance_case(batch: int, context: int, width: int, hidden: int | None) -> Ca
     """A verify of ``width`` tokens a request, with hidden states of ``hidden`` bfloat16 elements a token."""
     tables = filled_tables(batch, context + 2 * width)
     requests, lengths = committed_lengths(batch, context)
+    slots = slot_tables(tables)
     accepted = torch.arange(batch) % width + 1
     tokens = torch.arange(batch * width)
     states = None if hidden is None else torch.randn(batch * width, hidden).bfloat16()
@@ -28,8 +29,8 @@ def advance_case(batch: int, context: int, width: int, hidden: int | None) -> Ca
         last = torch.where(live, last, 0)
         torch.where(live, tokens[last], 0)
         torch.where(live, after, 0)
-        torch.where(live, tables.full[requests, after], 0)
-        torch.where(live, tables.swa[requests, after], 0)
+        torch.where(live, slots["full"][requests, after], 0)
+        torch.where(live, slots["swa"][requests, after], 0)
         if states is not None:
             torch.where(live[:, None], states[last], 0)
 

@@ -46,16 +46,18 @@ def _case(name: str, requests: int, tokens: int, ratio: int) -> Case:
     blocks = torch.randint(0, 4096, (requests, 32), dtype=torch.int32)
     num_rows = min(requests * tokens, requests * tokens // ratio + requests)
 
-    def ours() -> object:
+    def ours() -> dsv4_npu_ops.CompressorMetadata:
+        out = dsv4_npu_ops.CompressorMetadata.empty(num_rows, DIM, wanted=("cos", "sin", "slot_mapping"))
         return dsv4_npu_ops.compressor_metadata(
-            cos, sin, cu_seqlens, start_pos, blocks, BLOCK_SIZE, 1, ratio, num_rows, requests
+            cos, sin, cu_seqlens, start_pos, blocks, BLOCK_SIZE, 1, ratio, num_rows, requests, out=out
         )
 
-    def plain() -> object:
+    def plain() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         return _plain(cos, sin, cu_seqlens, start_pos, blocks, ratio, num_rows)
 
-    for got, want in zip(ours(), plain(), strict=True):
-        assert torch.equal(got, want)
+    got = ours()
+    for tensor, want in zip((got.cos, got.sin, got.slot_mapping), plain(), strict=True):
+        assert tensor is not None and torch.equal(tensor, want)
     shape = f"{name} B={requests} n={tokens} r={ratio}"
     return Case("compressor_metadata", shape, ours, plain, "cumsum, searchsorted, where", num_outputs=3)
 

@@ -50,4 +50,4 @@ def cases() -> Iterator[Case]:
         ) -> list:
             return draft_in_torch(lengths, reserved, cos, sin, topk, num_steps)
 
-        yield Case("draft_steps.out", f"B={rows} topk={topk} steps={num_steps}", ours, baseline, BASELINE)
+        yield Case("draft_steps", f"B={rows} topk={topk} steps={num_steps}", ours, baseline, BASELINE)

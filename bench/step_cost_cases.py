@@ -16,7 +16,7 @@ from moved import (
 from torch_step import committed_lengths, filled_tables
 
 import dsv4_npu_ops
-from dsv4_npu_ops import AdvancedStep, CompressMetadata, DraftSteps, VerifyStep
+from dsv4_npu_ops import AdvancedStep, CompressMetadata, CompressorMetadata, DraftSteps, VerifyStep
 
 
 def _named_pages(metadata: CompressMetadata) -> int:
@@ -85,15 +85,17 @@ def compressor_metadata(rows: int, tokens: int, ratio: int) -> CostCase:
     starts = torch.randint(0, CONTEXT, (rows,), dtype=torch.int32, generator=generator)
     blocks = torch.randint(0, 4096, (rows, 32), dtype=torch.int32, generator=generator)
     capacity = min(rows * tokens, rows * tokens // ratio + rows)
+    out = CompressorMetadata.empty(capacity, ROPE_DIM, wanted=("cos", "sin", "slot_mapping"))
 
     def run() -> Moved:
-        out = dsv4_npu_ops.compressor_metadata(
-            cos, sin, cu_seqlens, starts, blocks, block_size, 1, ratio, capacity, rows
+        dsv4_npu_ops.compressor_metadata(
+            cos, sin, cu_seqlens, starts, blocks, block_size, 1, ratio, capacity, rows, out=out
         )
         first, last = starts // ratio, (starts + tokens) // ratio
         groups = int((last - first).sum())
         touched = int(torch.where(last > first, (last - 1) // block_size - first // block_size + 1, 0).sum())
-        return moved_entries(list(out), touched + 2 * ROPE_DIM * groups, (cu_seqlens, starts))
+        outputs = [tensor for tensor in tensors_of(out) if tensor is not None]
+        return moved_entries(outputs, touched + 2 * ROPE_DIM * groups, (cu_seqlens, starts))
 
     return CostCase("compressor_metadata", f"r={ratio} B={rows} n={tokens}", rows, run)
 
@@ -113,7 +115,7 @@ def advance_step(rows: int, hidden: int) -> CostCase:
             tables, requests, lengths, accepted, tokens, num_draft_tokens=WIDTH, hidden_states=states, out=out
         )
         outputs = [tensor for tensor in tensors_of(out) if tensor is not None]
-        # A token, its hidden states and two table entries a row. Blocks read the inputs of their own rows only.
+        # A token, its hidden states and two page ids a row. Blocks read the inputs of their own rows only.
         read = nbytes((requests, lengths, accepted)) + rows * (tokens.element_size() + 2 * hidden + 2 * 4)
         return Moved(outputs, read, nbytes(outputs), 0, num_elements(outputs))
 
@@ -142,7 +144,7 @@ def draft_steps(rows: int, topk: int, steps: int, source: str) -> CostCase:
             out=out,
         )
         # The drafts of a request that are at one position share the RoPE rows. Blocks read their own requests only.
-        read = nbytes([lengths] if reserved else [requests, lengths]) + reservation.nbytes
+        read = nbytes([lengths, reservation] if reserved else [requests, lengths]) + (0 if reserved else 4 * rows)
         rope = 2 * 4 * ROPE_DIM * rows * steps
         return Moved(tensors_of(out), read + rope, nbytes(tensors_of(out)), 0, num_elements(tensors_of(out)))
 

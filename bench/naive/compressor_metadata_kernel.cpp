@@ -4,6 +4,8 @@
 
 namespace dsv4::naive {
 
+using kernel::at;
+
 // The group of one output row.
 struct RowGroup {
     bool dummy;
@@ -14,11 +16,10 @@ struct RowGroup {
 // Output rows in order; each is found by walking on over the requests.
 class RowWalk {
   public:
-    __aicore__ inline RowWalk(GM_ADDR cu_seqlens, GM_ADDR start_pos, GM_ADDR block_table,
-                              const CompressorMetadataParams& p)
-        : p_(p), cu_seqlens_(cu_seqlens), start_pos_(start_pos), block_table_(block_table) {}
+    __aicore__ inline RowWalk(const CompressorMetadataAddresses& memory, const CompressorMetadataParams& p)
+        : p_(p), memory_(memory) {}
 
-    __aicore__ inline RowGroup at(int64_t row) {
+    __aicore__ inline RowGroup group_of(int64_t row) {
         while (request_ < p_.num_reqs) {
             const CompletedGroups groups = groups_of(request_);
             if (row < first_row_ + groups.count) {
@@ -32,34 +33,31 @@ class RowWalk {
 
   private:
     __aicore__ inline CompletedGroups groups_of(int64_t i) const {
-        const int64_t begin = integer(cu_seqlens_, p_.cu_seqlens_is_int64, p_.num_reqs + 1, i);
-        const int64_t end = integer(cu_seqlens_, p_.cu_seqlens_is_int64, p_.num_reqs + 1, i + 1);
-        return completed_groups(integer(start_pos_, p_.start_pos_is_int64, p_.num_reqs, i), end - begin, p_.ratio);
+        const int64_t begin = integer(at(memory_.cu_seqlens), p_.cu_seqlens_is_int64, p_.num_reqs + 1, i);
+        const int64_t end = integer(at(memory_.cu_seqlens), p_.cu_seqlens_is_int64, p_.num_reqs + 1, i + 1);
+        return completed_groups(integer(at(memory_.start_pos), p_.start_pos_is_int64, p_.num_reqs, i), end - begin,
+                                p_);
     }
 
     __aicore__ inline RowGroup placed(int64_t group) const {
         if (!group_in_tables(group, p_)) {
             return RowGroup{true, kDummyBlock, group};
         }
-        const int64_t block = element<int32_t>(block_table_, p_.num_reqs * p_.block_row_elems,
+        const int64_t block = element<int32_t>(at(memory_.block_table), p_.num_reqs * p_.block_row_elems,
                                                block_entry_offset_elems(request_, block_column(group, p_), p_));
         return RowGroup{block < 0, block, group};
     }
 
     const CompressorMetadataParams& p_;
-    GM_ADDR cu_seqlens_;
-    GM_ADDR start_pos_;
-    GM_ADDR block_table_;
+    const CompressorMetadataAddresses& memory_;
     int64_t request_ = 0;
     int64_t first_row_ = 0;
 };
 
 }  // namespace dsv4::naive
 
-// float32 tables.
-extern "C" __global__ __aicore__ void compressor_metadata(GM_ADDR cos, GM_ADDR sin, GM_ADDR cu_seqlens,
-                                                          GM_ADDR start_pos, GM_ADDR block_table, GM_ADDR cos_out,
-                                                          GM_ADDR sin_out, GM_ADDR slots_out, GM_ADDR error_lanes,
+// float32 tables, int32 blocks in order of the requests; cos, sin and slots are written.
+extern "C" __global__ __aicore__ void compressor_metadata(GM_ADDR error_lanes, CompressorMetadataAddresses memory,
                                                           CompressorMetadataParams p) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
     static_cast<void>(error_lanes);
@@ -68,12 +66,13 @@ extern "C" __global__ __aicore__ void compressor_metadata(GM_ADDR cos, GM_ADDR s
     dsv4::naive::ScalarRun<float> cos_rows(&pipe);
     dsv4::naive::ScalarRun<float> sin_rows(&pipe);
     const dsv4::BlockShare share = dsv4::block_share(p.num_rows, 1, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
-    dsv4::naive::RowWalk walk(cu_seqlens, start_pos, block_table, p);
-    slots.begin(slots_out, dsv4::slot_mapping_offset_elems(share.begin, p));
-    cos_rows.begin(cos_out, share.begin * p.rope_dim);
-    sin_rows.begin(sin_out, share.begin * p.rope_dim);
+    dsv4::naive::RowWalk walk(memory, p);
+    using dsv4::kernel::at;
+    slots.begin(at(memory.fields[dsv4::kCompressorSlots]), dsv4::slot_mapping_offset_elems(share.begin, p));
+    cos_rows.begin(at(memory.fields[dsv4::kCompressorCos]), share.begin * p.rope_dim);
+    sin_rows.begin(at(memory.fields[dsv4::kCompressorSin]), share.begin * p.rope_dim);
     for (int64_t row = share.begin; row < share.end; ++row) {
-        const dsv4::naive::RowGroup now = walk.at(row);
+        const dsv4::naive::RowGroup now = walk.group_of(row);
         const int64_t block = now.dummy ? dsv4::kDummyBlock : now.block;
         const int64_t offset = now.dummy ? dsv4::dummy_offset(p) : dsv4::block_offset(now.group, p);
         if (p.pairs != 0) {
@@ -84,8 +83,8 @@ extern "C" __global__ __aicore__ void compressor_metadata(GM_ADDR cos, GM_ADDR s
         }
         const int64_t first = dsv4::group_position(now.group, p.ratio) * p.rope_dim;
         for (int32_t d = 0; d < p.rope_dim; ++d) {
-            cos_rows.push(now.dummy ? 1.0f : dsv4::naive::element<float>(cos, p.max_pos * p.rope_dim, first + d));
-            sin_rows.push(now.dummy ? 0.0f : dsv4::naive::element<float>(sin, p.max_pos * p.rope_dim, first + d));
+            cos_rows.push(now.dummy ? 1.0f : dsv4::naive::element<float>(at(memory.rope_cos), p.max_pos * p.rope_dim, first + d));
+            sin_rows.push(now.dummy ? 0.0f : dsv4::naive::element<float>(at(memory.rope_sin), p.max_pos * p.rope_dim, first + d));
         }
     }
     slots.end();

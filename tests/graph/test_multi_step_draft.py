@@ -50,9 +50,7 @@ def test_rounds_of_any_size_equal_the_oracle(data, topk, num_steps, pad_to, pool
     tables, (cos, sin) = filled_tables(), rope_tables(0)
     reserved, dummy = topk > 1 or data.draw(st.booleans()), data.draw(st.sampled_from([0, -1]))
     sizes = dict(topk=topk, pad_to=pad_to, num_entries=10)
-    draft = MultiStepDraft(
-        tables, 6, num_steps, cos, sin, pool=pool, reserved=reserved, dummy_slot=dummy, **sizes
-    )
+    draft = MultiStepDraft(tables, 6, num_steps, cos, sin, pool=pool, reserved=reserved, dummy_slot=dummy, **sizes)
     pages = plain_pools(tables)
     for _ in range(3):
         requests, lengths, _ = data.draw(batches(6, 0, False))

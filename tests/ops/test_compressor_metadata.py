@@ -67,8 +67,8 @@ def groups_of(step, request):
 
 
 def tensors_of(step, index_dtypes, device):
-    """The step's tensors; rows past num_reqs would break every rule if they were read, and so would the index of a request
-    without groups."""
+    """The step's tensors; rows past num_reqs would break every rule if they were read, and so would the index of a
+    request without groups."""
     nonsense = [-(10**9), 10**9][: step["unread"]]
     table = torch.full((step["num_reqs"] + step["unread"], step["columns"] + 2), 10**9, dtype=index_dtypes[2])
     if step["num_reqs"] and step["columns"]:

@@ -99,7 +99,9 @@ def test_a_reservation_equals_the_oracle(device, case, dim, dtype, length_dtype,
     assert_equal(out, want)
 
 
-@given(case=drafts(), dtypes=st.tuples(st.sampled_from(INTEGERS), st.sampled_from(INTEGERS)), dummy=DUMMIES, data=st.data())
+@given(
+    case=drafts(), dtypes=st.tuples(st.sampled_from(INTEGERS), st.sampled_from(INTEGERS)), dummy=DUMMIES, data=st.data()
+)
 def test_any_tables_equal_the_oracle(device, case, dtypes, dummy, data):
     context, lengths, _, num_steps, _ = case
     pool, indexed = data.draw(st.sampled_from(["full", "swa"])), data.draw(st.booleans())
@@ -199,7 +201,9 @@ def test_many_requests_of_a_table(device):
     got = build_draft_steps(lengths, cos, sin, num_steps, tables=tables, dummy_slot=-1)
     want = [
         [
-            int(pages[i, (n + j) // 16]) * 16 + (n + j) % 16 if n and n + j < context and pages[i, (n + j) // 16] else -1
+            int(pages[i, (n + j) // 16]) * 16 + (n + j) % 16
+            if n and n + j < context and pages[i, (n + j) // 16]
+            else -1
             for i, n in enumerate(lengths.tolist())
         ]
         for j in range(num_steps)
@@ -224,10 +228,16 @@ BAD_ARGUMENTS = [
     (dict(reservation=int32(*range(5))), "reservation has 5 entries, expected at least 2 x 1 x 3"),
     (dict(reservation=torch.zeros(6, dtype=torch.int64)), "reservation has dtype Long, expected Int"),
     (dict(reservation=torch.zeros(2, 3, dtype=torch.int32)), "reservation has shape [2, 3], expected 1 dimension"),
-    (dict(reservation=None), "reservation is None and pool is -1, expected a reservation, or pool 0 (full) or 1 (swa) of"),
+    (
+        dict(reservation=None),
+        "reservation is None and pool is -1, expected a reservation, or pool 0 (full) or 1 (swa) of",
+    ),
     (dict(reservation=None, tables=make_tables(), requests=int32(0, 1, 2)), "req_pool_indices has shape [3], expected"),
     (dict(reservation=None, tables=make_tables().select("full")), "pool is swa, expected one that exists"),
-    (dict(reservation=None, tables=make_tables(), requests=torch.zeros(2)), "req_pool_indices has dtype Float, expected"),
+    (
+        dict(reservation=None, tables=make_tables(), requests=torch.zeros(2)),
+        "req_pool_indices has dtype Float, expected",
+    ),
     (dict(dummy_slot=2**31), "dummy_slot is 2147483648, expected a number within int32"),
     (
         dict(reservation=None, tables=make_tables(), requests=int32(0, 1), topk=2, entries=8),

@@ -16,7 +16,9 @@ def compressor_metadata(
         for token in range(cu_seqlens[request + 1] - cu_seqlens[request]):
             position = start_pos[request] + token
             if (position + 1) % ratio == 0:
-                rows.append(_group_row(cos, sin, block_table[table_rows[request]], block_size, position + 1 - ratio, ratio))
+                rows.append(
+                    _group_row(cos, sin, block_table[table_rows[request]], block_size, position + 1 - ratio, ratio)
+                )
     assert len(rows) <= num_rows
     dim = len(cos[0]) if cos else 0
     rows += [None] * (num_rows - len(rows))
@@ -27,10 +29,18 @@ def compressor_metadata(
 def _group_row(cos, sin, blocks, block_size, first_position, ratio):
     """The row of the group that starts at first_position, or None for a dummy."""
     group = first_position // ratio
-    if (cos is not None and first_position >= len(cos)) or group // block_size >= len(blocks) or blocks[group // block_size] < 0:
+    if (
+        (cos is not None and first_position >= len(cos))
+        or group // block_size >= len(blocks)
+        or blocks[group // block_size] < 0
+    ):
         return None
     place = blocks[group // block_size], group % block_size
-    return ([], [], place, first_position) if cos is None else (cos[first_position], sin[first_position], place, first_position)
+    return (
+        ([], [], place, first_position)
+        if cos is None
+        else (cos[first_position], sin[first_position], place, first_position)
+    )
 
 
 def flat(pairs, block_size):

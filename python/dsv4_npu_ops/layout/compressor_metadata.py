@@ -1,4 +1,5 @@
-"""Where completed groups go and how they are rotated, for engines with block tables (docs/spec.md, compressor metadata)."""
+"""Where completed groups go and how they are rotated, for engines with block tables (docs/spec.md, compressor
+metadata)."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ class CompressorMetadata:
     """One row for each completed group, dense in batch order, then dummies; what is None is not computed.
 
     Attributes:
-        cos, sin: ``[rows, 1, 1, D]`` RoPE rows at the groups' positions, in the dtype of the tables; 1 and 0 in dummies.
+        cos, sin: ``[rows, 1, 1, D]`` RoPE rows at the groups' positions, in the dtype of the tables; 1 and 0 in
+            dummies.
         slot_mapping: int32 ``[rows]`` slots, -1 in dummies; or ``[rows, 2]`` pairs, (-1, ``kv_block_size - 1``).
         positions: int64 ``[rows]`` of the groups' first tokens, 0 in dummies.
 

@@ -41,26 +41,29 @@ def advance_step(
 
     Args:
         tables: request tables, read only.
-        req_pool_indices: ``[B]`` int32 or int64 rows of the tables, on their device; None: row i is row i of the tables.
+        req_pool_indices: ``[B]`` int32 or int64 rows of the tables, on their device; None: row i is row i of the
+            tables.
         seq_lens: ``[B]`` int32 or int64 committed lengths L before the verify. A row of length 0 is padding.
-        accepted_lens: ``[B]`` int32 or int64, a: 1 to the row's width; 0 for a row that sat out. None: ``token_ids`` are
-            samples, whose valid ones are counted.
-        token_ids: with ``accepted_lens`` int32 or int64 ``[T]``, or ``[B, n]`` for rows of equal width: the token that the
-            target sampled after each of the verify's inputs. Without, ``[B, n]`` samples: the accepted tokens of each
-            row and the one after them, then negative numbers; n is the width of every row unless ``cu_seqlens`` says it.
-        num_draft_tokens: n, the width of every row; default the second size of ``token_ids``. Not with ``cu_seqlens``. With
-            samples it may be a tensor ``[B]`` int32 or int64 of the guesses among the inputs of each row, which are the
-            last ones: a row with guesses rejects ``num_draft_tokens + 1`` less its samples, one without, such as a
-            prefill chunk, keeps all of its inputs.
+        accepted_lens: ``[B]`` int32 or int64, a: 1 to the row's width; 0 for a row that sat out. None: ``token_ids``
+            are samples, whose valid ones are counted.
+        token_ids: with ``accepted_lens`` int32 or int64 ``[T]``, or ``[B, n]`` for rows of equal width: the token that
+            the target sampled after each of the verify's inputs. Without, ``[B, n]`` samples: the accepted tokens of
+            each row and the one after them, then negative numbers; n is the width of every row unless ``cu_seqlens``
+            says it.
+        num_draft_tokens: n, the width of every row; default the second size of ``token_ids``. Not with ``cu_seqlens``.
+            With samples it may be a tensor ``[B]`` int32 or int64 of the guesses among the inputs of each row, which
+            are the last ones: a row with guesses rejects ``num_draft_tokens + 1`` less its samples, one without, such
+            as a prefill chunk, keeps all of its inputs.
         cu_seqlens: int32 ``[B + 1]``: row i's inputs are ``[cu_seqlens[i], cu_seqlens[i + 1])``, for ragged widths.
         backup_tokens: ``[B]`` like ``token_ids``: newest tokens of rows without a sample; 0 without.
         hidden_states: ``[T, ...]`` of float32, float16, bfloat16 or float64, contiguous, a row for each input; moved
             as bits.
-        lengths_are_final: ``seq_lens`` count the step's tokens: L is the length less the row's width, and a row whose L is
-            0 is a first chunk and no padding.
+        lengths_are_final: ``seq_lens`` count the step's tokens: L is the length less the row's width, and a row whose L
+            is 0 is a first chunk and no padding.
         dummy_slots: what stands for no slot in full and in swa.
-        out: buffers that are overwritten (``AdvancedStep.empty``), each optional; nothing is allocated. ``out.seq_lens``
-            may be ``seq_lens`` itself, as the buffers of a captured graph need it: lengths then change in place.
+        out: buffers that are overwritten (``AdvancedStep.empty``), each optional; nothing is allocated.
+            ``out.seq_lens`` may be ``seq_lens`` itself, as the buffers of a captured graph need it: lengths then change
+            in place.
 
     Returns:
         ``out``, or a new ``AdvancedStep``.

@@ -34,9 +34,9 @@ def compressor_metadata(
     ``compress_ratio`` positions whose last one is among them gets a row, in batch order. Group g has slot
     ``kv_block_table[i, g // kv_block_size] * kv_block_size + g % kv_block_size`` and the rotation of its first
     position. A group with a negative block, or past the columns of the block table or the rows of the RoPE tables,
-    keeps its row, which becomes a dummy: cos 1, sin 0, slot -1, position 0. So do all rows after the last group. Block 0
-    is an ordinary block, and a request with a negative ``start_pos`` brings no group. With ratio 1 these are slots and
-    positions of tokens.
+    keeps its row, which becomes a dummy: cos 1, sin 0, slot -1, position 0. So do all rows after the last group. Block
+    0 is an ordinary block, and a request with a negative ``start_pos`` brings no group. With ratio 1 these are slots
+    and positions of tokens.
 
     Args:
         rope_cos, rope_sin: tables ``[max_pos, D]`` of float32, float16 or bfloat16, contiguous; None where no RoPE rows
@@ -56,7 +56,8 @@ def compressor_metadata(
             their last row; what is None is not computed. Nothing is allocated.
 
     Returns:
-        ``out``, or a new ``CompressorMetadata`` of ``num_rows`` rows, without ``cos`` and ``sin`` where there are no RoPE
+        ``out``, or a new ``CompressorMetadata`` of ``num_rows`` rows, without ``cos`` and ``sin`` where there are no
+            RoPE
         tables.
 
     Raises:

@@ -50,8 +50,8 @@ def build_draft_steps(
         num_steps: S.
         topk: drafts of a request in each step.
         reservation: int32 slots, laid out (request, topk, step): ``[B * topk * S]``, or longer. 0 or less is nobody's.
-        tables, req_pool_indices, pool: without a reservation, the tables, ``[B]`` int32 or int64 rows of them (None: row
-            i is request i), and which pool's slots the drafts take: ``swa`` or ``full``. Read only.
+        tables, req_pool_indices, pool: without a reservation, the tables, ``[B]`` int32 or int64 rows of them (None:
+            row i is request i), and which pool's slots the drafts take: ``swa`` or ``full``. Read only.
         max_context_len: raw tokens that a request can hold; drafts at or beyond it are dummies. Default that of the
             tables, else max_pos.
         num_entries: N, entries of a step, at least B * topk, which is the default; those behind are dummies.
@@ -74,9 +74,9 @@ def build_draft_steps(
         raise ValueError(f"draft_steps: pool is {pool!r}, expected one of {', '.join(DRAFT_POOLS)}")
     if max_context_len is None:
         max_context_len = tables.max_context_len if tables is not None else rope_cos.shape[0]
-    from_tables = tables is not None and reservation is None
-    if from_tables and tables.check_reserved:
-        check_reserved("draft_steps", tables, StepRows.verify(seq_lens, num_steps), req_pool_indices, (pool,))
+    source = tables if reservation is None else None
+    if source is not None and source.check_reserved:
+        check_reserved("draft_steps", source, StepRows.verify(seq_lens, num_steps), req_pool_indices, (pool,))
     if out is None:
         if rope_cos.dim() != 2:
             raise ValueError(f"draft_steps: rope_cos has shape {list(rope_cos.shape)}, expected 2 dimensions")
@@ -88,14 +88,14 @@ def build_draft_steps(
             device=seq_lens.device,
         )
     _steps(
-        tables.op_tables if from_tables else _NO_TABLES,
-        tables.op_addressing if from_tables else _NO_ADDRESSING,
-        req_pool_indices if from_tables else None,
+        _NO_TABLES if source is None else source.op_tables,
+        _NO_ADDRESSING if source is None else source.op_addressing,
+        None if source is None else req_pool_indices,
         reservation,
         seq_lens,
         rope_cos,
         rope_sin,
-        POOLS.index(pool) if from_tables else -1,
+        -1 if source is None else POOLS.index(pool),
         topk,
         num_steps,
         max_context_len,
