@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import torch
 from harness import Case
-from torch_step import committed_lengths, filled_tables
+from torch_step import committed_lengths, filled_tables, slot_tables
 
 import dsv4_npu_ops
 
@@ -20,6 +20,8 @@ def advance_case(batch: int, context: int, width: int, hidden: int | None) -> Ca
         tables, requests, lengths, accepted, tokens, num_draft_tokens=width, hidden_states=states
     )
 
+    slots = slot_tables(tables)
+
     def op_by_op() -> None:
         live = lengths > 0
         widths = torch.where(live, accepted, 0)
@@ -28,8 +30,8 @@ def advance_case(batch: int, context: int, width: int, hidden: int | None) -> Ca
         last = torch.where(live, last, 0)
         torch.where(live, tokens[last], 0)
         torch.where(live, after, 0)
-        torch.where(live, tables.full[requests, after], 0)
-        torch.where(live, tables.swa[requests, after], 0)
+        torch.where(live, slots["full"][requests, after], 0)
+        torch.where(live, slots["swa"][requests, after], 0)
         if states is not None:
             torch.where(live[:, None], states[last], 0)
 
