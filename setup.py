@@ -39,17 +39,16 @@ class CMakeBuild(build_ext):
             return os.path.join(*fullname.split(".")) + ".so"
         return super().get_ext_filename(fullname)
 
+    def copy_extensions_to_source(self) -> None:
+        """Of an editable install, which builds elsewhere and then takes over the libraries alone."""
+        super().copy_extensions_to_source()
+        place_extension(ROOT / "python" / "dsv4_npu_ops")
+
     def build_extension(self, ext: Extension) -> None:
         target = Path(self.get_ext_fullpath(ext.name)).resolve()
         if ext.name == EXTENSION:
-            build_dir = run_cmake(ROOT, "", "Ninja", "_C", Python_EXECUTABLE=sys.executable)
-            # Earlier builds go first: running processes keep theirs, and one with the tag of an interpreter in its name
-            # would win the import.
-            for built in target.parent.glob("_C.*.so"):
-                built.unlink()
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(build_dir / "_C.abi3.so", target)
-            shutil.copy2(build_dir / "_built_for.py", target.parent)
+            run_cmake(ROOT, "", "Ninja", "_C", Python_EXECUTABLE=sys.executable)
+            place_extension(target.parent)
             return
         run_cmake(
             ROOT / "cmake" / "npu",
@@ -63,6 +62,17 @@ class CMakeBuild(build_ext):
             DSV4_TORCH_NPU_DIR=package_dir("torch_npu"),
             DSV4_EXTENSION=str(Path(self.get_ext_fullpath(EXTENSION)).resolve()),
         )
+
+
+def place_extension(folder: Path) -> None:
+    """Copies the built extension into a folder of the package, and the module that says what it was built for."""
+    # Earlier builds go first: running processes keep theirs, and one with the tag of an interpreter in its name would win
+    # the import.
+    for built in folder.glob("_C.*.so"):
+        built.unlink()
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("_C.abi3.so", "_built_for.py"):
+        shutil.copy2(BUILD_DIR / name, folder)
 
 
 def run_cmake(source: Path, suffix: str, generator: str, target: str, **variables: str) -> Path:

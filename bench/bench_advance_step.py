@@ -21,6 +21,8 @@ def advance_case(batch: int, context: int, width: int, hidden: int | None) -> Ca
         tables, requests, lengths, accepted, tokens, num_draft_tokens=width, hidden_states=states
     )
 
+    slots = slot_tables(tables)
+
     def op_by_op() -> None:
         live = lengths > 0
         widths = torch.where(live, accepted, 0)

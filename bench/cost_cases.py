@@ -14,21 +14,13 @@ from cache_cost_cases import (
 )
 from moved import WIDTH, CostCase
 from rope_cost_cases import apply_rotary, rope_gather, rope_tables
-from step_cost_cases import (
-    advance_step,
-    compress_metadata,
-    compressor_metadata,
-    draft_steps,
-    verify_bundle,
-    verify_step,
-)
+from step_cost_cases import advance_step, compressor_metadata, draft_steps, step
 
 LARGE: list[tuple[Callable[..., CostCase], tuple[Any, ...]]] = [
-    *((compress_metadata, (rows, "verify", WIDTH)) for rows in (64, 1024)),
-    (compress_metadata, (64, "decode", 1)),
-    (compress_metadata, (32, "prefill", 1024)),
-    *((verify_bundle, (rows,)) for rows in (64, 1024)),
-    *((verify_step, (rows,)) for rows in (64, 1024)),
+    *((step, (rows, part, "verify", WIDTH)) for part in ("metadata", "slots", "all") for rows in (64, 1024)),
+    (step, (64, "metadata", "decode", 1)),
+    (step, (32, "metadata", "prefill", 1024)),
+    (step, (16, "all", "verify", WIDTH, 1 << 20)),
     (reserve_extend, (64, 8192, WIDTH, "verify")),
     (reserve_extend, (1024, 1024, WIDTH, "verify")),
     (reserve_extend, (32, 0, 1024, "prefill")),
@@ -61,17 +53,16 @@ LARGE: list[tuple[Callable[..., CostCase], tuple[Any, ...]]] = [
     (c4_slots_from_full, (1, 131072)),
     *((compressor_metadata, (b, n, ratio)) for b, n in ((64, WIDTH), (1024, WIDTH), (32, 1024)) for ratio in (4, 128)),
 ]
-"""Steps of 64 and 1024 requests with a context of 8192 where it matters, prefills of 32, RoPE of many tokens."""
+"""Steps of 64 and 1024 requests with a context of 8192 where it matters, one of 16 with a million tokens, prefills of
+32, RoPE of many tokens."""
 
 SMALL: list[tuple[Callable[..., CostCase], tuple[Any, ...]]] = [
-    (compress_metadata, (5, "verify", WIDTH)),
-    (compress_metadata, (3, "prefill", 300)),
-    (verify_bundle, (5,)),
-    (verify_step, (5,)),
+    *((step, (5, part, "verify", WIDTH)) for part in ("metadata", "slots", "all")),
+    (step, (3, "metadata", "prefill", 300)),
     (reserve_extend, (3, 500, WIDTH, "verify")),
     (reserve_extend, (3, 0, 700, "prefill")),
     (release_pages, (3, 900, "free")),
-    (write_req_tables, (5, 512, WIDTH)),
+    *((write_req_tables, (5, 512, WIDTH, kind)) for kind in ("slots", "pages")),
     (rope_gather, (50, "scattered")),
     (rope_tables, (40,)),
     (apply_rotary, (3,)),

@@ -13,68 +13,68 @@ from moved import (
     num_elements,
     tensors_of,
 )
+from torch import Tensor
 from torch_step import committed_lengths, filled_tables
 
 import dsv4_npu_ops
-from dsv4_npu_ops import AdvancedStep, CompressMetadata, CompressorMetadata, DraftSteps, VerifyStep
+from dsv4_npu_ops import AdvancedStep, CompressorMetadata, DraftSteps, RequestTables, Step, StepRows, VerifyStep
+from dsv4_npu_ops.layout import POOLS, RAW_TOKENS_PER_SLOT
+from dsv4_npu_ops.ops.compress_metadata import METADATA_FIELDS
+from dsv4_npu_ops.ops.verify_bundle import SLOT_FIELDS
 
 
-def _named_pages(metadata: CompressMetadata) -> int:
-    """Page table entries that come from a request table; the tables here have no holes."""
-    named = sum(int((getattr(metadata, f"{pool}_page_table") > 0).sum()) for pool in ("swa", "c4", "c128"))
-    return named + sum(int((getattr(metadata, f"{pool}_state_page_table") != 0).sum()) for pool in ("c4", "c128"))
+STEPS = {
+    "metadata": METADATA_FIELDS + ("out_c4_loc", "out_c128_loc"),
+    "slots": SLOT_FIELDS,
+    "all": SLOT_FIELDS + METADATA_FIELDS + ("c4_cos", "c4_sin", "c128_cos", "c128_sin"),
+}
+"""Fields of a step that a case asks for."""
 
 
-def compress_metadata(rows: int, form: str, tokens: int) -> CostCase:
-    tables = filled_tables(rows, CONTEXT)
-    requests, starts = committed_lengths(rows, CONTEXT - tokens)
+def step(rows: int, part: str, form: str, tokens: int, context: int = CONTEXT) -> CostCase:
+    """part: of the fields, among STEPS; form: verify, decode or prefill."""
+    tables = filled_tables(rows, context)
+    requests, starts = committed_lengths(rows, context - tokens)
     ends = starts + tokens
-    out = CompressMetadata.empty(tables.layout, rows, rows * tokens)
+    described = {
+        "verify": lambda: StepRows.verify(starts, tokens),
+        "decode": lambda: StepRows.final(ends),
+        "prefill": lambda: StepRows.prefill(starts, ends),
+    }[form]()
+    rope = torch.arange(context * ROPE_DIM, dtype=torch.float32).view(context, ROPE_DIM)
+    buffers = VerifyStep.empty(tables, rows, rows * tokens, ROPE_DIM)
+    sources = (buffers, buffers.metadata, buffers.out_cache_loc)
+    out = Step(**{
+        name: next(getattr(source, name) for source in sources if hasattr(source, name)) for name in STEPS[part]
+    })  # fmt: skip
 
     def run() -> Moved:
-        if form == "verify":
-            dsv4_npu_ops.build_compress_metadata_verify(tables, requests, starts, tokens, out=out)
-        elif form == "decode":
-            dsv4_npu_ops.build_compress_metadata_decode(tables, requests, ends, out=out)
-        else:
-            dsv4_npu_ops.build_compress_metadata_prefill(tables, requests, starts, ends, out=out)
+        dsv4_npu_ops.build_step(tables, described, out, req_pool_indices=requests, rope_cos=rope, rope_sin=rope)
+        outputs = [tensor for tensor in tensors_of(out) if tensor is not None]
+        # The pages of a step's tokens and groups are among those that its page tables name. A tail of RoPE rows repeats
+        # the row of position 0.
+        named = {pool for pool in POOLS if getattr(out, f"{pool}_page_table") is not None}
+        slots = {pool for pool in POOLS if getattr(out, f"out_{pool}_loc") is not None}
+        entries = sum(_named_pages(out, pool) for pool in named)
+        entries += sum(_touched_pages(tables, pool, starts, ends) for pool in slots - named)
+        if out.c4_cos is not None:
+            entries += 2 * ROPE_DIM * (sum(completed_groups(starts, ends)) + 2)
         inputs = (requests, starts, ends) if form == "prefill" else (requests, starts)
-        return moved_entries(tensors_of(out), _named_pages(out) + sum(completed_groups(starts, ends)), inputs)
+        return moved_entries(outputs, entries, inputs)
 
-    return CostCase("compress_metadata", f"{form} B={rows} n={tokens}", rows, run)
-
-
-def verify_bundle(rows: int) -> CostCase:
-    tables = filled_tables(rows, CONTEXT)
-    requests, starts = committed_lengths(rows, CONTEXT - WIDTH)
-    ends = starts + WIDTH
-
-    def run() -> Moved:
-        loc = dsv4_npu_ops.flatten_verify_bundle(tables, requests, starts, WIDTH, num_tokens=rows * WIDTH)
-        read_entries = 4 * rows * WIDTH + sum(completed_groups(starts, ends))
-        return moved_entries(loc.in_order(), read_entries, (requests, starts))
-
-    return CostCase("verify_bundle", f"B={rows} n={WIDTH}", rows, run)
+    return CostCase("step", f"{part}, {form} B={rows} n={tokens} context={context}", rows, run)
 
 
-def verify_step(rows: int) -> CostCase:
-    tables = filled_tables(rows, CONTEXT)
-    requests, starts = committed_lengths(rows, CONTEXT - WIDTH)
-    ends = starts + WIDTH
-    cos, sin = torch.randn(CONTEXT, ROPE_DIM), torch.randn(CONTEXT, ROPE_DIM)
-    out = VerifyStep.empty(tables.layout, rows, rows * WIDTH, ROPE_DIM)
+def _named_pages(out: Step, pool: str) -> int:
+    """Page table entries that come from a request table; the tables here have no holes."""
+    return int((getattr(out, f"{pool}_page_table") > 0).sum())
 
-    def run() -> Moved:
-        dsv4_npu_ops.build_verify_step(tables, requests, starts, WIDTH, cos, sin, out=out)
-        groups = sum(completed_groups(starts, ends))
-        # The groups' slots are outputs of the bundle and of the metadata, and read for each. A tail repeats row 0.
-        read_entries = 4 * rows * WIDTH + 2 * groups + _named_pages(out.metadata) + 2 * ROPE_DIM * (groups + 2)
-        rope = [out.c4_cos, out.c4_sin, out.c128_cos, out.c128_sin]
-        return moved_entries(
-            [*out.out_cache_loc.in_order(), *tensors_of(out.metadata), *rope], read_entries, (requests, starts)
-        )
 
-    return CostCase("verify_step", f"B={rows} n={WIDTH} D={ROPE_DIM}", rows, run)
+def _touched_pages(tables: RequestTables, pool: str, starts: Tensor, ends: Tensor) -> int:
+    """Entries of the request table that say where the new units of each row go."""
+    page_size, unit = tables.page_size_of(pool), RAW_TOKENS_PER_SLOT[pool]
+    begin, end = starts // unit, ends // unit
+    return int(((end + page_size - 1) // page_size - begin // page_size)[end > begin].sum())
 
 
 def compressor_metadata(rows: int, tokens: int, ratio: int) -> CostCase:

@@ -19,12 +19,13 @@ def rope(rows):
 
 def test_an_idle_replay_leaves_nothing_of_a_live_one():
     tables = make_tables(16)
-    tables.c4[0, 1], tables.c4[1, 2] = 7, 9
+    # With pages of 16, groups 1 and 2 of four tokens are the units 1 and 2 of their requests' first pages.
+    tables.table("c4")[:2, 0] = torch.tensor([2, 3], dtype=torch.int32)
     cos, sin = rope(64)
     bucket = VerifyBucket(tables, BucketShape(2, 4), cos, sin, token_rope={"main": (cos, sin)})
     bucket.fill([0, 1], [6, 10])
     metadata = bucket.refresh().metadata
-    assert metadata.c4_loc.tolist() == [7, 9, 0, 0]
+    assert metadata.c4_loc.tolist() == [33, 50, 0, 0]
     assert metadata.positions_c4.tolist() == [4, 8, 0, 0]
     assert metadata.start_pos.tolist() == [6, 10]
     assert metadata.seqused.tolist() == [4, 4]

@@ -1,48 +1,61 @@
-// Loops over a step's rows for the naive step kernels: each block takes a share of the rows and writes what they bring,
-// element by element. Bad rows are not handled.
+// Loops over a step's rows for the naive kernel of a step: each block takes a share of the rows and writes what they bring,
+// element by element. Tables are of pages; bad rows, int64 slots and offsets of rows are not handled.
 #pragma once
 
-#include "common/page_spans.h"
-#include "common/step_launch.h"
-#include "scalar_run.h"
+#include "ops/step/step_index.h"
+#include "page_slots.h"
 
 namespace dsv4::naive {
 
 class StepLoops {
   public:
-    __aicore__ inline StepLoops(AscendC::TPipe* pipe, GM_ADDR requests, GM_ADDR lengths, GM_ADDR operands,
-                                const StepRowsParams& p)
-        : p_(p), requests_(requests), lengths_(lengths), operands_(operands), values_(pipe), wide_values_(pipe) {
-        own_ = block_share(p.num_rows, 1, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
+    __aicore__ inline StepLoops(AscendC::TPipe* pipe, const StepAddresses& memory, const StepParams& p)
+        : p_(p), memory_(memory), table_(p.pools, memory.tables), values_(pipe), wide_values_(pipe) {
+        own_ = block_share(p.rows.num_rows, 1, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
         last_ = AscendC::GetBlockIdx() == AscendC::GetBlockNum() - 1;
         for (int64_t i = 0; i < own_.begin; ++i) {
-            tokens_before_ += row(i).token_width;
-            groups_before_[0] += num_groups(row(i), kRatioC4);
-            groups_before_[1] += num_groups(row(i), kRatioC128);
+            count(row(i), before_);
         }
     }
 
-    // start_pos, seqused, kv_lens [B], cu_seqlens [B + 1]
-    __aicore__ inline void row_vectors(GM_ADDR start_pos, GM_ADDR seqused, GM_ADDR kv_lens, GM_ADDR cu_seqlens) {
-        each_row(start_pos, [](const StepRow& row) { return row.start; });
-        each_row(seqused, [](const StepRow& row) { return row.num_new; });
-        each_row(kv_lens, [](const StepRow& row) { return kv_length(row); });
-        values_.begin(cu_seqlens, own_.begin);
-        int64_t tokens = tokens_before_;
+    // start_pos, seqused, kv_lens [B], cu_seqlens [B + 1], num_groups [2]
+    __aicore__ inline void row_vectors() {
+        each_row(kFieldStartPos, [](const StepRow& row) { return row.start; });
+        each_row(kFieldSeqUsed, [](const StepRow& row) { return row.num_new; });
+        each_row(kFieldKvLens, [](const StepRow& row) { return kv_length(row); });
+        StepTotals totals = before_;
+        each_row(kFieldCuSeqlens, [&](const StepRow& row) {
+            const int64_t offset = totals.tokens;
+            count(row, totals);
+            return offset;
+        });
+        if (!last_) {
+            return;
+        }
+        totals = before_;
         for (int64_t i = own_.begin; i < own_.end; ++i) {
-            values_.push(static_cast<int32_t>(tokens));
-            tokens += row(i).token_width;
+            count(row(i), totals);
         }
-        if (last_) {
-            values_.push(static_cast<int32_t>(tokens));
+        if (wants(p_, kFieldCuSeqlens)) {
+            values_.begin(out(kFieldCuSeqlens), p_.rows.num_rows);
+            values_.push(static_cast<int32_t>(p_.rows.closes_cu_seqlens != 0 ? p_.rows.num_tokens : totals.tokens));
+            values_.end();
         }
-        values_.end();
+        if (wants(p_, kFieldNumGroups)) {
+            values_.begin(out(kFieldNumGroups), 0);
+            values_.push(static_cast<int32_t>(totals.groups[0]));
+            values_.push(static_cast<int32_t>(totals.groups[1]));
+            values_.end();
+        }
     }
 
     // int64 positions of tokens (ratio 1) or groups
     template <int64_t ratio>
-    __aicore__ inline void positions(GM_ADDR out, int64_t entries) {
-        wide_values_.begin(out, before<ratio>());
+    __aicore__ inline void positions(int32_t field, int64_t entries) {
+        if (!wants(p_, field)) {
+            return;
+        }
+        wide_values_.begin(out(field), before<ratio>());
         each_entry<ratio>(entries, [this](int64_t, int64_t unit) {
             wide_values_.push(unit < 0 ? 0 : group_position(unit, ratio));
         });
@@ -51,72 +64,122 @@ class StepLoops {
 
     // int32 slots of tokens (ratio 1) or groups
     template <int64_t ratio>
-    __aicore__ inline void slots(GM_ADDR table, int64_t row_elems, GM_ADDR out, int64_t entries) {
-        if (!pool_exists(row_elems)) {
+    __aicore__ inline void slots(int32_t pool, int64_t entries) {
+        if (!wants(p_, kFieldSlots + pool)) {
             return;
         }
-        values_.begin(out, before<ratio>());
+        values_.begin(out(kFieldSlots + pool), before<ratio>());
         each_entry<ratio>(entries, [&](int64_t i, int64_t unit) {
-            values_.push(unit < 0 ? 0 : table_entry(table, row_elems, i, unit));
+            const int32_t dummy = p_.dummy_slots[pool];
+            values_.push(unit < 0 ? dummy : table_.slot(pool, request(i), unit, dummy));
         });
         values_.end();
     }
 
-    __aicore__ inline void page_table(int32_t pool, GM_ADDR table, GM_ADDR out, const StepMetadataParams& p) {
-        const PageTableShape shape = page_table_shape(pool, p);
-        if (!pool_exists(shape.row_elems)) {
+    __aicore__ inline void page_table(int32_t pool) {
+        if (!wants(p_, kFieldPageTable + pool)) {
             return;
         }
-        values_.begin(out, own_.begin * shape.columns);
         for (int64_t i = own_.begin; i < own_.end; ++i) {
-            const PageSpan span = page_span(pool, row(i), p);
-            for (int64_t page = 0; page < shape.columns; ++page) {
-                if (page >= span.begin && page < span.end) {
-                    const int64_t unit = first_unit_of_page(page, p.page_shift);
-                    values_.push(table_entry(table, shape.row_elems, i, unit) >> p.page_shift);
-                } else if (pool == kSwa && page == 0 && is_padding(row(i))) {
-                    values_.push(kSkipPage);
-                } else {
-                    values_.push(is_state_pool(pool) ? kSkipPage : kNoPage);
-                }
+            const StepRow now = row(i);
+            const PageSpan span = is_padding(now) ? PageSpan{0, 0} : page_span(pool, now, p_);
+            values_.begin(out(kFieldPageTable + pool), i * p_.page_row_elems[pool]);
+            for (int64_t page = 0; page < p_.page_columns[pool]; ++page) {
+                const bool named = page >= span.begin && page < span.end;
+                const bool idle = pool == kSwa && page == 0 && is_padding(now);
+                values_.push(named ? table_.page(pool, request(i), page) : idle ? kPaddingPage : p_.dummy_pages[pool]);
+            }
+            values_.end();
+        }
+    }
+
+    // float32 rows of both RoPE tables at the groups' positions, moved as bits
+    template <int64_t ratio>
+    __aicore__ inline void rope_rows(int32_t cos_field, int64_t entries) {
+        rope_rows<ratio>(memory_.rope_cos, cos_field, entries);
+        rope_rows<ratio>(memory_.rope_sin, cos_field + 1, entries);
+    }
+
+    // c4_state_locs or c128_state_locs: int32 [B, columns]
+    template <int64_t ratio>
+    __aicore__ inline void states() {
+        constexpr int32_t which = ratio == kRatioC4 ? 0 : 1;
+        const int32_t pool = kC4State + which;
+        if (!wants(p_, kFieldC4StateLocs + which)) {
+            return;
+        }
+        values_.begin(out(kFieldC4StateLocs + which), own_.begin * p_.state_columns[which]);
+        for (int64_t i = own_.begin; i < own_.end; ++i) {
+            const StepRow now = row(i);
+            const TokenSpan tokens = state_tokens(now, which, p_);
+            for (int64_t column = 0; column < p_.state_columns[which]; ++column) {
+                const int64_t token = now.start - state_lead(ratio) + column;
+                values_.push(token >= tokens.begin && token < tokens.end
+                                 ? table_.slot(pool, request(i), token, p_.dummy_slots[pool])
+                                 : p_.dummy_slots[pool]);
             }
         }
         values_.end();
     }
 
-    // float32 rows of one RoPE table at the groups' positions, moved as bits
-    template <int64_t ratio>
-    __aicore__ inline void rope_rows(GM_ADDR table, int64_t max_pos, int64_t dim, GM_ADDR out, int64_t entries) {
-        values_.begin(out, before<ratio>() * dim);
-        each_entry<ratio>(entries, [&](int64_t, int64_t unit) {
-            const int64_t position = unit < 0 ? 0 : group_position(unit, ratio);
-            for (int64_t d = 0; d < dim; ++d) {
-                values_.push(element<int32_t>(table, max_pos * dim, position * dim + d));
+    // window_locs: int32 [rows * block, K]
+    __aicore__ inline void windows() {
+        if (!wants(p_, kFieldWindowLocs)) {
+            return;
+        }
+        const BlockShare share = block_share(p_.window_rows, 1, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
+        values_.begin(out(kFieldWindowLocs), share.begin * p_.window_columns);
+        for (int64_t line = share.begin; line < share.end; ++line) {
+            const int64_t i = line / p_.window_block;
+            const StepRow now = i < p_.rows.num_rows ? row(i) : StepRow{0, 0, 0};
+            const TokenSpan tokens = window_tokens(now, p_);
+            for (int64_t column = 0; column < p_.window_columns; ++column) {
+                const int64_t token = tokens.begin + column;
+                values_.push(token < tokens.end                    ? table_.slot(kSwa, request(i), token, kWindowEnd)
+                             : is_padding(now) && column == 0 ? kIdleWindow
+                                                              : kWindowEnd);
             }
-        });
+        }
         values_.end();
     }
 
   private:
-    __aicore__ inline StepRow row(int64_t i) {
+    __aicore__ inline GM_ADDR out(int32_t field) const { return kernel::at(memory_.fields[field]); }
+
+    __aicore__ inline StepRow row(int64_t i) const {
+        const StepRowsParams& rows = p_.rows;
         const int64_t operand =
-            form_has_operand(p_.form) ? integer(operands_, p_.operand_is_int64, p_.num_rows, i) : 0;
-        return row_step(p_.form, integer(lengths_, p_.length_is_int64, p_.num_rows, i), operand, p_.width);
+            form_has_operand(rows.form)
+                ? integer(kernel::at(memory_.operands), rows.operand_is_int64, rows.num_rows, i)
+                : 0;
+        const int64_t length = integer(kernel::at(memory_.lengths), rows.length_is_int64, rows.num_rows, i);
+        return row_step(rows.form, length, operand, rows.width);
     }
 
-    __aicore__ inline int32_t table_entry(GM_ADDR table, int64_t row_elems, int64_t i, int64_t unit) {
-        const int64_t request = integer(requests_, p_.request_is_int64, p_.num_rows, i);
-        return element<int32_t>(table, p_.max_requests * row_elems, request * row_elems + unit);
+    __aicore__ inline int64_t request(int64_t i) const {
+        const StepRowsParams& rows = p_.rows;
+        return rows.has_requests != 0
+                   ? integer(kernel::at(memory_.requests), rows.request_is_int64, rows.num_rows, i)
+                   : i;
+    }
+
+    __aicore__ inline static void count(const StepRow& row, StepTotals& totals) {
+        totals.tokens += row.token_width;
+        totals.groups[0] += num_groups(row, kRatioC4);
+        totals.groups[1] += num_groups(row, kRatioC128);
     }
 
     template <int64_t ratio>
     __aicore__ inline int64_t before() const {
-        return ratio == 1 ? tokens_before_ : groups_before_[ratio == kRatioC4 ? 0 : 1];
+        return ratio == 1 ? before_.tokens : before_.groups[ratio == kRatioC4 ? 0 : 1];
     }
 
     template <typename Value>
-    __aicore__ inline void each_row(GM_ADDR out, const Value& value) {
-        values_.begin(out, own_.begin);
+    __aicore__ inline void each_row(int32_t field, const Value& value) {
+        if (!wants(p_, field)) {
+            return;
+        }
+        values_.begin(out(field), own_.begin);
         for (int64_t i = own_.begin; i < own_.end; ++i) {
             values_.push(static_cast<int32_t>(value(row(i))));
         }
@@ -140,16 +203,29 @@ class StepLoops {
         }
     }
 
-    const StepRowsParams& p_;
-    GM_ADDR requests_;
-    GM_ADDR lengths_;
-    GM_ADDR operands_;
+    template <int64_t ratio>
+    __aicore__ inline void rope_rows(uint64_t table, int32_t field, int64_t entries) {
+        if (!wants(p_, field)) {
+            return;
+        }
+        values_.begin(out(field), before<ratio>() * p_.rope_dim);
+        each_entry<ratio>(entries, [&](int64_t, int64_t unit) {
+            const int64_t position = unit < 0 ? 0 : group_position(unit, ratio);
+            for (int64_t d = 0; d < p_.rope_dim; ++d) {
+                values_.push(element<int32_t>(kernel::at(table), p_.max_pos * p_.rope_dim, position * p_.rope_dim + d));
+            }
+        });
+        values_.end();
+    }
+
+    const StepParams& p_;
+    const StepAddresses& memory_;
+    PageSlots table_;
     ScalarRun<int32_t> values_;
     ScalarRun<int64_t> wide_values_;
     BlockShare own_{0, 0};
     bool last_ = false;
-    int64_t tokens_before_ = 0;
-    int64_t groups_before_[2] = {0, 0};
+    StepTotals before_{0, {0, 0}};
 };
 
 }  // namespace dsv4::naive

@@ -16,7 +16,7 @@ def prefilled(page_size, window, length, chunk, occupied=0, ring_columns=None):
     """A cache in which request 1 has committed `length` tokens in chunks, others having taken pages before."""
     sizes = page_size if isinstance(page_size, dict) else dict.fromkeys(POOLS, page_size)
     pages = {pool: 2 * (length + occupied) // sizes[pool] + 4 for pool in POOLS}
-    layout = KVLayout(page_size, window, 2, max(length, occupied, 1), pages, ring_columns or {})
+    layout = KVLayout(page_size, window, 2, max(length, occupied, 1), pages, ring_columns=ring_columns or {})
     tables = RequestTables(layout)
     alloc = KVAllocator(layout, tables)
     if occupied:

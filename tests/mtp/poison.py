@@ -27,6 +27,12 @@ def pool_tensors(runner: Runner, pool: str) -> list[torch.Tensor]:
     return [tensor for layer in layers for tensor in of(layer)]
 
 
+def slots_of_pages(runner: Runner, pool: str, pages: torch.Tensor) -> torch.Tensor:
+    """Slots of pages, one after another; 0 for those of page 0."""
+    size = runner.tables.page_size_of(pool)
+    return torch.where(pages[:, None] > 0, pages[:, None] * size + torch.arange(size), 0).flatten()
+
+
 def poisoned_runner(target: Any, nextn: Any, layout: KVLayout, **options: Any) -> Runner:
     """A runner over pools full of NaN, whose released slots become NaN again, and so do those of rejected tokens."""
     runner = Runner(target, nextn, layout, fill=float("nan"), **options)
@@ -37,13 +43,13 @@ def poisoned_runner(target: Any, nextn: Any, layout: KVLayout, **options: Any) -
 
     def watched(release: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any) -> Any:
-            before = {pool: getattr(runner.tables, pool).clone() for pool in POOLS}
+            before = {pool: runner.tables.table(pool).clone() for pool in POOLS}
             result = release(*args)
             for pool in POOLS:
-                table = getattr(runner.tables, pool)
+                table = runner.tables.table(pool)
                 released = before[pool][(before[pool] > 0) & (table == 0)]
                 # A page that was shared stays with its other owners.
-                poison(pool, released[~torch.isin(released, table)])
+                poison(pool, slots_of_pages(runner, pool, released[~torch.isin(released, table)]))
             return result
 
         return call
@@ -55,7 +61,8 @@ def poisoned_runner(target: Any, nextn: Any, layout: KVLayout, **options: Any) -
         result = reserve_extend(rows, prefix_lens, seq_lens)
         for pool in POOLS:
             for row, length in zip(rows, prefix_lens, strict=True):
-                slots = getattr(runner.tables, pool)[row, length // RAW_TOKENS_PER_SLOT[pool] :]
+                slots = slots_of_pages(runner, pool, runner.tables.table(pool)[row])
+                slots = slots[length // RAW_TOKENS_PER_SLOT[pool] :]
                 poison(pool, slots[slots > 0])
         return result
 

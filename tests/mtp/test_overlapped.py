@@ -200,7 +200,7 @@ def test_scripts_that_need_the_host_are_refused(small_model):
     runner = poisoned_runner(*small_model, layout_of(16))
     with pytest.raises(ValueError, match="script: expected None with overlap or device_script, got a script"):
         runner.generate([[1, 2]], 4, 2, overlap=True, script=lambda request, generated, guesses: guesses)
-    assert not runner.tables.full.any()
+    assert not runner.tables.table("full").any()
 
 
 def test_a_model_of_sliding_window_layers_needs_no_other_pool():

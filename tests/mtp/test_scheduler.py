@@ -5,12 +5,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mtp.conftest import NEW_TOKENS
-from mtp.poison import poisoned_runner, pool_tensors
+from mtp.poison import poisoned_runner, pool_tensors, slots_of_pages
 from mtp.small_models import VOCAB_SIZE, build, layout_of, prompts_of
 from mtp.truth import forced
 
 from dsv4_npu_ops import KVAllocator, KVLayout, RequestTables
-from dsv4_npu_ops.layout import POOLS
+from dsv4_npu_ops.layout import POOLS, RAW_TOKENS_PER_SLOT
 from dsv4_npu_ops.mtp.runner import Runner
 from dsv4_npu_ops.mtp.scheduler import Request, lifetime_pages
 
@@ -144,8 +144,10 @@ def test_padding_rows_write_only_the_dummy_slot(small_model):
 
     def note_slots(rows, step, streams, logits):
         assert step.metadata.cu_seqlens.shape[0] == (2 if rows[0].prefilling else 5)
+        length = runner.allocator.allocated_len(rows[0].row)
         for pool in POOLS:
-            used[pool] |= set(getattr(runner.tables, pool)[rows[0].row].tolist())
+            slots = slots_of_pages(runner, pool, runner.tables.table(pool)[rows[0].row])
+            used[pool] |= set(slots[: length // RAW_TOKENS_PER_SLOT[pool]].tolist())
 
     runner.generate(prompts_of([5], seed=5), 8, 3, observer=note_slots)
     for pool in POOLS:
@@ -206,7 +208,7 @@ def test_bad_requests_are_refused_before_anything_runs(small_model, arguments, m
     runner = poisoned_runner(*small_model, layout_of(16))
     with pytest.raises(ValueError, match=message):
         runner.generate(**{"prompts": [[1, 2, 3]], "max_new_tokens": 4, **arguments})
-    assert all(not getattr(runner.tables, pool).any() for pool in POOLS)
+    assert all(not runner.tables.table(pool).any() for pool in POOLS)
 
 
 def test_a_request_that_can_never_fit_says_which_pool(small_model):

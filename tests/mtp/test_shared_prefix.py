@@ -36,10 +36,10 @@ class SharedPages:
         setattr(self.runner.allocator, name, watched)
 
     def pages_in_tables(self, pool, rows=slice(None)):
-        return set((getattr(self.runner.tables, pool)[rows] // self.runner.tables.page_size).flatten().tolist()) - {0}
+        return set(self.runner.tables.table(pool)[rows].flatten().tolist()) - {0}
 
     def content(self, pool, page):
-        size = self.runner.tables.page_size
+        size = self.runner.tables.page_size_of(pool)
         return [tensor[page * size : (page + 1) * size].clone() for tensor in pool_tensors(self.runner, pool)]
 
     def note_shared(self, result, sources, targets, _):

@@ -16,9 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TESTS = {
     "reserve_extend": ["page_segments"],
     "release_pages": ["page_segments"],
-    "compress_metadata": ["compress_metadata", "step_on_device"],
-    "verify_bundle": ["verify_bundle", "step_on_device"],
-    "verify_step": ["verify_step", "step_on_device"],
+    "step": ["step", "step_wrappers", "step_on_device"],
 }
 """Test files of ops that have others than the one called after them."""
 

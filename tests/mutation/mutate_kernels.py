@@ -26,9 +26,9 @@ OUT = ROOT / "build" / "mutation"
 VERDICTS = OUT / "verdicts.json"
 
 ORDER = [
-    "verify_step",
-    "compress_metadata",
-    "verify_bundle",
+    "step",
+    "draft_steps",
+    "advance_step",
     "write_req_tables",
     "reserve_extend",
     "release_pages",
@@ -44,13 +44,9 @@ OPS = sorted(
 )
 
 FIRST = {
-    "page_tables.h": "compress_metadata",
-    "step_metadata.h": "compress_metadata",
-    "step_rows.h": "verify_bundle",
-    "step_entries.h": "verify_bundle",
-    "row_pieces.h": "verify_bundle",
     "row_values.h": "write_req_tables",
-    "errors.h": "verify_bundle",
+    "pool_slots.h": "step",
+    "errors.h": "step",
     "pipes.h": "reserve_extend",
     "memory.h": "apply_rotary",
     "elements.h": "rope_gather",

@@ -14,11 +14,11 @@ def counted(sim, prefix):
 
 
 def filled_tables(ops, device):
-    """Tables of three requests that hold some slot everywhere, the same on every device."""
+    """Tables of three requests that hold some page everywhere, the same on every device."""
     tables = ops.RequestTables(ops.KVLayout(16, 32, 3, 512, dict.fromkeys(POOLS, 64), device))
     generator = torch.Generator().manual_seed(1)
-    for table in tables.in_order():
-        table.copy_(torch.randint(16, 1024, table.shape, generator=generator, dtype=torch.int32))
+    for table in tables.op_tables:
+        table.copy_(torch.randint(1, 65, table.shape, generator=generator, dtype=torch.int32))
     return tables
 
 
@@ -51,7 +51,7 @@ def test_replays_move_lengths_on_in_place(sim, ops):
         sim.reset_counters()
         graph.replay()
         torch.npu.synchronize()
-        assert counted(sim, "run.") == {"run.advance_step": 1, "run.verify_step": 1}
+        assert counted(sim, "run.") == {"run.advance_step": 1, "run.fill_step": 1}
         assert not counted(sim, "copy.")
         want = ops.advance_step(cpu_tables, requests, lengths, accepted, tokens, hidden_states=hidden)
         lengths = want.seq_lens

@@ -101,7 +101,7 @@ def test_the_allocator_stages_one_pinned_copy_a_call_and_never_waits(sim, ops):
         if device == "npu":
             torch.npu.current_stream().npu_stream  # noqa: B018  empties torch_npu's own queue into the stream
         counted = copies(sim)
-        return counted, [table.cpu().tolist() for table in tables.in_order()]
+        return counted, [table.cpu().tolist() for table in tables.op_tables]
 
     counted, tables = serve("npu")
     _, wanted = serve("cpu")

@@ -79,7 +79,7 @@ def test_the_allocator_serves_requests_on_npu_as_on_cpu(sim, ops):
         alloc.free([2])
         slots.append(alloc.alloc_extend([1], [0], [300]))
         values = [loc.cpu().tolist() for step in slots for loc in step.in_order()]
-        return values, [table.cpu().tolist() for table in tables.in_order()]
+        return values, [table.cpu().tolist() for table in tables.op_tables]
 
     assert serve("npu") == serve("cpu")
 
@@ -117,7 +117,7 @@ def test_a_verify_step_is_four_launches_and_one_copy(sim, ops):
     for base in rows:
         ops.rope_gather(cos, sin, out.metadata.positions, out=base)
     torch.npu.current_stream().npu_stream  # noqa: B018  empties torch_npu's own queue into the stream
-    assert counted(sim, "launch.") == {"launch.reserve_extend": 1, "launch.verify_step": 1, "launch.rope_gather": 2}
+    assert counted(sim, "launch.") == {"launch.reserve_extend": 1, "launch.fill_step": 1, "launch.rope_gather": 2}
     copies = {name: count for name, count in counted(sim, "copy.").items() if not name.endswith(".bytes")}
     assert list(copies.values()) == [1] and next(iter(copies)).startswith("copy.h2d.")
     assert not counted(sim, "sync.") and not counted(sim, "operator.")

@@ -11,12 +11,12 @@ CONTEXT, ROPE_DIM = 512, 8
 
 
 def filled_tables(d, device):
-    """Tables of four requests that hold some slot everywhere, the same on every device."""
+    """Tables of four requests that hold some page everywhere, the same on every device."""
     layout = d.KVLayout(16, 32, 4, CONTEXT, dict.fromkeys(POOLS, 64), device)
     tables = d.RequestTables(layout)
     generator = torch.Generator().manual_seed(1)
-    for table in tables.in_order():
-        table.copy_(torch.randint(16, 1024, table.shape, generator=generator, dtype=torch.int32))
+    for table in tables.op_tables:
+        table.copy_(torch.randint(1, 65, table.shape, generator=generator, dtype=torch.int32))
     return tables
 
 
@@ -99,7 +99,7 @@ def assert_replay_equals(sim, graph, bucket, want, rows):
     graph.replay()
     torch.npu.synchronize()
     ran = {name: count for name, count in sim.counters().items() if name.startswith(("run.", "launch.", "copy."))}
-    assert ran == {"run.verify_bundle": 1, "run.compress_metadata": 1, "run.verify_step": 1, "run.rope_gather": 2}
+    assert ran == {"run.fill_step": 3, "run.rope_gather": 2}
     got = bucket.buffers()
     for name, value in want.buffers().items():
         assert torch.equal(got[name], value), (rows, name)
@@ -130,12 +130,13 @@ def test_an_idle_replay_behind_groups_of_both_ratios(sim, ops):
 def test_an_idle_replay_leaves_dummies_only(sim, ops):
     """Case 22."""
     bucket = Bucket(ops, "npu", 2, 4)
-    bucket.tables.c4[0, 1:2].copy_(torch.tensor([7], dtype=torch.int32))
-    bucket.tables.c4[1, 2:3].copy_(torch.tensor([9], dtype=torch.int32))
+    # With pages of 16, groups 1 and 2 of four tokens are the units 1 and 2 of their requests' first pages.
+    for request, page in enumerate((2, 3)):
+        bucket.tables.table("c4")[request, :1].copy_(torch.tensor([page], dtype=torch.int32))
     graph = captured(bucket)
     metadata = bucket.fused.metadata
     watched = {
-        "c4_loc": [7, 9, 0, 0],
+        "c4_loc": [33, 50, 0, 0],
         "positions_c4": [4, 8, 0, 0],
         "start_pos": [6, 10],
         "seqused": [4, 4],

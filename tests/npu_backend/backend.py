@@ -174,9 +174,11 @@ def _call(op: Any, device: torch.device, args: tuple[Any, ...], kwargs: dict[str
         )
     arguments = zip(op._schema.arguments, args, strict=False), ((a, kwargs.get(a.name)) for a in op._schema.arguments)
     written = [
-        value
+        leaf
         for argument, value in itertools.chain(*arguments)
-        if isinstance(value, Tensor) and argument.alias_info is not None and argument.alias_info.is_write
+        if argument.alias_info is not None and argument.alias_info.is_write
+        for leaf in tree_leaves(value)
+        if isinstance(leaf, Tensor)
     ]
     copies.copy_back(written)
 

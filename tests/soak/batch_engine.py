@@ -11,7 +11,7 @@ from collections import Counter
 import numpy as np
 import torch
 from cache.checked_allocator import CheckedAllocator
-from reference.kv_allocator import POOLS, TOKENS_PER_UNIT
+from reference.kv_allocator import POOLS, TOKENS_PER_UNIT, WINDOWED
 
 import dsv4_npu_ops
 from soak.job import MAX_CHUNK, MAX_WIDTH, Job, pages_of_one
@@ -36,12 +36,17 @@ class BatchEngine:
         page_size = PAGE_SIZES[seed % len(PAGE_SIZES)]
         context_len = CONTEXT_LENS[page_size] + self.choose.randint(0, 5)
         window = self.choose.choice((1, 30, 128))
-        pages = {
-            pool: least + self.choose.randint(0, 2 * least)
-            for pool, least in pages_of_one(page_size, context_len, window).items()
+        # Half of the caches have one page size, the others one a pool; some windowed pools have rings of columns.
+        uniform = self.choose.random() < 0.5
+        page_sizes = {
+            pool: page_size if uniform else self.choose.choice(PAGE_SIZES)
+            for pool in POOLS
             if self.choose.random() < 0.95
         }
-        self.checked = CheckedAllocator(page_size, window, MAX_ROWS, context_len, pages)
+        needed = pages_of_one(page_sizes, context_len, window)
+        pages = {pool: least + self.choose.randint(0, 2 * least) for pool, least in needed.items()}
+        rings = {pool: needed[pool] for pool in WINDOWED if pool in pages and self.choose.random() < 0.3}
+        self.checked = CheckedAllocator(page_sizes, window, MAX_ROWS, context_len, pages, rings)
         self.layout, self.tables = self.checked.layout, self.checked.tables
         self.pools = StampedPools(self.layout)
         mapping = self.checked.alloc.full_to_swa
@@ -275,7 +280,9 @@ class BatchEngine:
         page_tables = {pool: getattr(metadata, f"{pool}_page_table").numpy() for pool in POOLS if pool != "full"}
         for i, job in enumerate(jobs):
             self.pools.check_reads(page_tables, i, job.content, job.committed)
-            self.pools.check_full(self.tables.full[job.row].numpy(), job.content, job.committed, self.full_to_swa)
+            if self.layout.has_pool("full"):
+                pages = self.tables.table("full")[job.row].numpy()
+                self.pools.check_full(pages, job.content, job.committed, self.full_to_swa)
         self.write(jobs, slots, finals, ends)
 
     def write(self, jobs, slots, finals, ends):

@@ -32,11 +32,12 @@ class Job:
         self.committed, self.row = 0, None
 
 
-def pages_of_one(page_size, context_len, window):
-    """Pages that a request which has the pools to itself may need at once, or a few more."""
-    pages = {pool: -(-(context_len // unit) // page_size) for pool, unit in TOKENS_PER_UNIT.items()}
+def pages_of_one(page_sizes, context_len, window):
+    """Pages that a request which has the pools to itself may need at once, or a few more, by pool."""
+    pages = {pool: max(1, -(-(context_len // TOKENS_PER_UNIT[pool]) // size)) for pool, size in page_sizes.items()}
     # Evicted to one step behind, reserved two verifies ahead.
     kept = {"swa": window + MAX_CHUNK} | {pool: 2 * tokens for pool, tokens in STATE_TOKENS.items()}
     for pool, tokens in kept.items():
-        pages[pool] = min(pages[pool], (tokens + 3 * MAX_WIDTH) // page_size + 4)
+        if pool in pages:
+            pages[pool] = min(pages[pool], (tokens + 3 * MAX_WIDTH) // page_sizes[pool] + 4)
     return pages

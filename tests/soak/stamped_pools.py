@@ -30,9 +30,8 @@ class StampedPools:
 
     def copy_pages(self, copies):
         """copies: pool -> (source pages, destination pages)."""
-        size = self.layout.page_size
         for pool, pages in copies.items():
-            memory = self.stamps[pool].reshape(-1, size)
+            memory = self.stamps[pool].reshape(-1, self.layout.page_size_of(pool))
             memory[pages[1]] = memory[pages[0]]
 
     def check_reads(self, page_tables, row, content, length):
@@ -51,21 +50,21 @@ class StampedPools:
 
     def check(self, page_tables, pool, row, units, stamps):
         if pool in self.stamps and len(units):
-            size = self.layout.page_size
+            size = self.layout.page_size_of(pool)
             pages = page_tables[pool][row, units // size]
             assert (pages > 0).all(), f"{pool} has no page for a unit that is still read"
             found = self.stamps[pool][pages.astype(np.int64) * size + units % size]
             assert (found == stamps).all(), f"{pool} holds something else where a unit is still read"
 
     def check_full(self, table_row, content, length, full_to_swa):
-        """The full pool is the engine's own: its slots come straight from the table, those of the window from them.
+        """The full pool is the engine's own: its slots come straight from its pages, those of the window from them.
 
-        full_to_swa: the allocator's mapping; None if it keeps none.
+        table_row: the request's pages in full; full_to_swa: the allocator's mapping; None if it keeps none.
         """
-        if "full" in self.stamps:
-            slots = table_row[:length]
-            assert (self.stamps["full"][slots] == content[:length]).all(), "full holds something else"
-            if full_to_swa is not None:
-                seen = slice(max(0, length - self.layout.sliding_window + 1), length)
-                mapped = self.stamps["swa"][full_to_swa[slots[seen]]]
-                assert (mapped == content[seen]).all(), "a full slot is mapped to something else"
+        size, units = self.layout.page_size_of("full"), np.arange(length)
+        slots = table_row[units // size].astype(np.int64) * size + units % size
+        assert (self.stamps["full"][slots] == content[:length]).all(), "full holds something else"
+        if full_to_swa is not None:
+            seen = slice(max(0, length - self.layout.sliding_window + 1), length)
+            mapped = self.stamps["swa"][full_to_swa[slots[seen]]]
+            assert (mapped == content[seen]).all(), "a full slot is mapped to something else"

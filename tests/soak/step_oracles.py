@@ -6,10 +6,10 @@ from reference.step import UNIT_TOKENS, Address, capacity, row_of, step_oracle
 
 
 def addresses_of(checked):
-    """The model's slots."""
+    """The model's tables."""
     layout = checked.layout
     return {
-        pool: Address("slots", checked.model.rows[pool], page=layout.page_size_of(pool))
+        pool: Address("pages", checked.model.table(pool), page=layout.page_size_of(pool))
         for pool in POOLS
         if layout.has_pool(pool)
     }

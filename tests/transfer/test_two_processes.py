@@ -108,7 +108,7 @@ def worker(runner, address, **options):
 def assert_whole(runner):
     for pool in POOLS:
         assert runner.allocator.available_pages(pool) == runner.tables.layout.num_pages[pool]
-        assert torch.count_nonzero(getattr(runner.tables, pool)) == 0
+        assert torch.count_nonzero(runner.tables.table(pool)) == 0
 
 
 def test_tokens_and_accepted_lengths_are_those_of_one_process(models, prompts, alone, healthy):
