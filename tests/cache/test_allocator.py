@@ -146,7 +146,7 @@ def test_a_reserve_beyond_the_table_is_refused():
     alloc, tables = make(max_context_len=256)
     alloc.alloc_extend([0], [0], [254])
     before = state_of(alloc, tables)
-    with pytest.raises(ValueError, match=r"seq_lens\[0\] is 258, expected at most 256 \(max_context_len\)"):
+    with pytest.raises(ValueError, match=r"seq_lens\[0\] is 258, expected at most 256 \(tables.layout.max_context_len\)"):
         alloc.reserve_extend([0], [254], [258])
     assert state_of(alloc, tables) == before
     alloc.reserve_extend([0], [254], [256])

@@ -61,27 +61,22 @@ class KVLayout:
             require_npu(f"KVLayout: device {str(self.device)!r}")
         elif kind != "cpu":
             raise ValueError(f"KVLayout: device is {str(self.device)!r}, expected a cpu or npu device")
+        for name in ("page_size", "sliding_window", "max_requests", "max_context_len"):
+            object.__setattr__(self, name, _integer(name, getattr(self, name)))
         # A copy: the caller may go on using its dict.
-        object.__setattr__(self, "num_pages", dict(self.num_pages))
-        sizes = {
-            name: getattr(self, name) for name in ("page_size", "sliding_window", "max_requests", "max_context_len")
-        }
-        for name, value in (sizes | {f"num_pages[{pool!r}]": pages for pool, pages in self.num_pages.items()}).items():
-            try:
-                index(value)
-            except TypeError:
-                raise ValueError(f"KVLayout: {name} is {value!r}, expected an integer") from None
+        pages = {pool: _integer(f"num_pages[{pool!r}]", pages) for pool, pages in self.num_pages.items()}
+        object.__setattr__(self, "num_pages", pages)
         if not 1 <= self.page_size <= 2**30 or self.page_size & (self.page_size - 1):
             raise ValueError(f"KVLayout: page_size is {self.page_size}, expected a power of two from 1 to 2**30")
         for name in ("sliding_window", "max_requests", "max_context_len"):
             if not 1 <= getattr(self, name) <= INT32_MAX:
                 raise ValueError(f"KVLayout: {name} is {getattr(self, name)}, expected 1 to {INT32_MAX} (int32)")
-        for pool, pages in self.num_pages.items():
+        for pool, count in self.num_pages.items():
             if pool not in POOLS:
                 raise ValueError(f"KVLayout: num_pages names pool {pool!r}, expected one of {', '.join(POOLS)}")
-            if pages < 0 or (pages + 1) * self.page_size > INT32_MAX:
+            if count < 0 or (count + 1) * self.page_size > INT32_MAX:
                 raise ValueError(
-                    f"KVLayout: num_pages[{pool!r}] is {pages}, expected 0 or more with all slots within int32"
+                    f"KVLayout: num_pages[{pool!r}] is {count}, expected 0 or more with all slots within int32"
                 )
 
     def has_pool(self, pool: str) -> bool:
@@ -105,3 +100,10 @@ class KVLayout:
         if num_tokens < 0:
             raise ValueError(f"KVLayout.pages_needed: num_tokens is {num_tokens}, expected at least 0")
         return {pool: -(-self.num_units(pool, num_tokens) // self.page_size) for pool in POOLS}
+
+
+def _integer(name: str, value: int) -> int:
+    try:
+        return index(value)
+    except TypeError:
+        raise ValueError(f"KVLayout: {name} is {value!r}, expected an integer") from None

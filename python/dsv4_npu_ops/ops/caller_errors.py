@@ -32,6 +32,10 @@ TABLES: dict[str, str] = {
 }
 """What the ops call the parts of ``tables``."""
 
+# What an op raises, and what Python or torch does about a value of another type.
+_OF_OPS = (ValueError, RuntimeError, IndexError)
+_HANDLED = (*_OF_OPS, AttributeError, TypeError, OverflowError)
+
 # "verify_step: start_pos ..": the op and what it is about.
 _MESSAGE = re.compile(r"(\w+): (.*)", re.DOTALL)
 # Where a message names an argument: at its start, behind "like", and as an identifier that is no word.
@@ -68,12 +72,14 @@ def caller_errors(
         def call(*arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
             try:
                 return function(*arguments, **named)
-            except (AttributeError, TypeError, OverflowError, ValueError, RuntimeError, IndexError) as error:
+            except _HANDLED as error:
+                if type(error) not in _HANDLED:
+                    raise  # a class of its own, such as PoolExhausted, says what it means
                 wrong = wrong_type(function, arguments, named)
                 if wrong is not None:
                     raise ValueError(f"{function.__name__}: {wrong}") from None
                 known = {**(names or {}), **(out or {} if named.get("out") is not None else {})}
-                if type(error) in (ValueError, RuntimeError, IndexError):
+                if isinstance(error, _OF_OPS):
                     error.args = (in_words_of(function.__name__, known, str(error)),)
                 raise
 
