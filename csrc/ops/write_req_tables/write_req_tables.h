@@ -23,6 +23,8 @@ struct WriteRows {
 // int32 slots in table order, the flat intervals of all rows.
 using PoolLoc = std::array<at::Tensor, kNumPools>;
 
+extern const char* const kLocNames[kNumPools];
+
 // Checks every argument of write_req_tables but the values in tensors; touches no data.
 WriteReqTablesParams check_write_req_tables(const PoolTables& tables, const WriteRows& rows,
                                             const PoolLoc& loc);
