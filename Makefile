@@ -3,10 +3,12 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 PY = $(VENV)/bin/python
-# Files that are imported are compiled then; compiling all of torch takes longer.
+# Files that are imported are compiled then and kept, also where the environment says otherwise: torch alone is 2,000
+# files, which every process of the tests would compile again. Compiling all of torch takes longer.
+export PYTHONDONTWRITEBYTECODE =
 PIP_INSTALL = $(PY) -m pip install --quiet --no-compile
-# One worker a core; more than eight gain nothing.
-PYTEST = $(PY) -m pytest -n auto --maxprocesses 8
+# One worker a core; more than eight gain nothing. Each takes tests that lie together and share fixtures.
+PYTEST = $(PY) -m pytest -n auto --maxprocesses 8 --dist worksteal
 export TOKENIZERS_PARALLELISM = false
 
 .PHONY: demo test test-all test-cpu test-cpu-thorough test-ascend-sim test-ascend-sim-thorough test-ascend-sim-a5 explore bench bench-sim fuzz soak mutation typecheck clang lint build build-sim setup clean

@@ -39,16 +39,11 @@ class CMakeBuild(build_ext):
             return os.path.join(*fullname.split(".")) + ".so"
         return super().get_ext_filename(fullname)
 
-    def copy_extensions_to_source(self) -> None:
-        """Of an editable install, which builds elsewhere and then takes over the libraries alone."""
-        super().copy_extensions_to_source()
-        place_extension(ROOT / "python" / "dsv4_npu_ops")
-
     def build_extension(self, ext: Extension) -> None:
         target = Path(self.get_ext_fullpath(ext.name)).resolve()
         if ext.name == EXTENSION:
-            run_cmake(ROOT, "", "Ninja", "_C", Python_EXECUTABLE=sys.executable)
-            place_extension(target.parent)
+            build_dir = run_cmake(ROOT, "", "Ninja", "_C", Python_EXECUTABLE=sys.executable)
+            put_extension(build_dir, target.parent)
             return
         run_cmake(
             ROOT / "cmake" / "npu",
@@ -63,16 +58,22 @@ class CMakeBuild(build_ext):
             DSV4_EXTENSION=str(Path(self.get_ext_fullpath(EXTENSION)).resolve()),
         )
 
+    def copy_extensions_to_source(self) -> None:
+        put_extension(BUILD_DIR, Path(self.get_finalized_command("build_py").get_package_dir("dsv4_npu_ops")))
+        super().copy_extensions_to_source()  # the NPU library too
 
-def place_extension(folder: Path) -> None:
-    """Copies the built extension into a folder of the package, and the module that says what it was built for."""
-    # Earlier builds go first: running processes keep theirs, and one with the tag of an interpreter in its name would win
-    # the import.
-    for built in folder.glob("_C.*.so"):
-        built.unlink()
-    folder.mkdir(parents=True, exist_ok=True)
+
+def put_extension(build_dir: Path, package: Path) -> None:
+    """Copies the extension, and what says for which torch it is, into a package.
+
+    Earlier builds go first: running processes keep theirs, and one with the tag of an interpreter in its name would win
+    the import.
+    """
+    package.mkdir(parents=True, exist_ok=True)
+    for earlier in package.glob("_C.*.so"):
+        earlier.unlink()
     for name in ("_C.abi3.so", "_built_for.py"):
-        shutil.copy2(BUILD_DIR / name, folder)
+        shutil.copy2(build_dir / name, package)
 
 
 def run_cmake(source: Path, suffix: str, generator: str, target: str, **variables: str) -> Path:

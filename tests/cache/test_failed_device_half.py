@@ -125,7 +125,7 @@ def test_a_layout_takes_integers_only(arguments, message):
 def test_handles_and_ids_are_integers(value):
     alloc, _ = make()
     for call, name in ((alloc.restore_state, "backup"), (alloc.discard_state, "backup"), (alloc.allocated_len, "req")):
-        with pytest.raises(ValueError, match=f"{name} is {value!r}, expected an integer of 64 bits"):
+        with pytest.raises(ValueError, match=f"{name} is {value!r}, expected an integer"):
             call(value)
     with pytest.raises(ValueError, match="available_pages: pool is"):
         alloc.available_pages([value])

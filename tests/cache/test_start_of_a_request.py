@@ -2,7 +2,7 @@
 
 import pytest
 
-from cache.small_cache import make, state_of
+from cache.small_cache import make, slots_of, state_of
 
 
 def test_a_new_request_in_a_row_that_was_not_freed_is_refused():
@@ -23,7 +23,7 @@ def test_chunks_after_the_first_do_not_start_at_0():
     alloc, tables = make(page_size=16)
     alloc.alloc_extend([0], [0], [20])
     alloc.alloc_extend([0], [20], [40])
-    assert tables.full[0, :40].tolist() == list(range(16, 56))
+    assert slots_of(tables, "full", 0)[:40] == list(range(16, 56))
 
 
 def test_a_start_without_tokens_goes_on_from_0():
@@ -44,7 +44,7 @@ def test_a_first_chunk_that_was_taken_back_or_did_not_fit_starts_again():
     with pytest.raises(RuntimeError, match="pool full lacks 1 page"):
         alloc.alloc_extend([0], [0], [65])
     alloc.alloc_extend([0], [0], [40])
-    assert tables.full[0, :40].tolist() == list(range(16, 56))
+    assert slots_of(tables, "full", 0)[:40] == list(range(16, 56))
 
 
 def test_drafts_of_an_empty_request_that_were_all_rejected_are_reserved_again():

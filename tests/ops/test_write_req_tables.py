@@ -236,8 +236,8 @@ BAD_VALUES = [
     (dict(starts=torch.tensor([-1])), "starts[0] is -1, expected at least 0"),
     (dict(starts=torch.tensor([5])), "ends[0] is 4, expected no less than the starts, but starts[0] is 5"),
     (dict(ends=torch.tensor([301])), "ends[0] is 301, expected units within the columns of every table"),
-    (dict(ends=torch.tensor([5])), "slots of pool full have 4 entries, expected at least 5"),
-    (dict(out_c4_loc=torch.zeros(0, dtype=torch.int32)), "slots of pool c4 have 0 entries, expected at least 1"),
+    (dict(ends=torch.tensor([5])), "loc.out_full_loc has 4 entries, expected at least 5"),
+    (dict(out_c4_loc=torch.zeros(0, dtype=torch.int32)), "loc.out_c4_loc has 0 entries, expected at least 1"),
     (dict(state_starts=torch.tensor([-1])), "starts[0] is 0 (state pools: -1 and -1), expected at least 0"),
     (dict(state_starts=torch.tensor([5])), "ends[0] is 4, expected no less than the starts"),
 ]

@@ -9,11 +9,12 @@
 #include "torch/pool_addresses.h"
 
 namespace dsv4 {
+
+const char* const kLocNames[kNumPools] = {"full_loc", "swa_loc", "c4_loc", "c128_loc", "c4_state_loc", "c128_state_loc"};
+
 namespace {
 
 constexpr char kOp[] = "write_req_tables";
-constexpr const char* kLocNames[kNumPools] = {"full_loc", "swa_loc",      "c4_loc",
-                                              "c128_loc", "c4_state_loc", "c128_state_loc"};
 
 // Returns whether the values are int64.
 int32_t check_row_values(const char* name, const at::Tensor& values, const at::Tensor& req_pool_indices) {

@@ -22,6 +22,8 @@ struct WriteTensors {
     std::optional<at::Tensor> c128_state_starts;
 };
 
+extern const char* const kLocNames[kNumPools];
+
 // Checks every argument of write_req_tables but the values in tensors, and sorts them by pool.
 WriteReqTablesParams check_write_req_tables(at::TensorList tables, at::IntArrayRef addressing, int64_t max_context_len,
                                             at::TensorList loc, WriteTensors& tensors);

@@ -56,9 +56,8 @@ Rows read_rows(const WriteTensors& rows, const WriteReqTablesParams& p) {
         valid.push_back(row);
     }
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
-        TORCH_CHECK_VALUE(p.loc_elems[pool] >= needed[pool], "write_req_tables: slots of pool ", kPoolNames[pool],
-                          " have ", p.loc_elems[pool], " entries, expected at least ", needed[pool],
-                          " (units of all rows)");
+        TORCH_CHECK_VALUE(p.loc_elems[pool] >= needed[pool], "write_req_tables: ", kLocNames[pool], " has ",
+                          p.loc_elems[pool], " entries, expected at least ", needed[pool], " (units of all rows)");
     }
     return valid;
 }

@@ -12,13 +12,13 @@ from dsv4_npu_ops.layout.kv_layout import POOLS, KVLayout
 from dsv4_npu_ops.layout.out_cache_loc import OutCacheLoc
 from dsv4_npu_ops.layout.shared_prefix import SharedPrefix
 from dsv4_npu_ops.layout.tables import RequestTables
-from dsv4_npu_ops.ops.caller_errors import TABLES, caller_errors
+from dsv4_npu_ops.ops.caller_errors import caller_errors
 from dsv4_npu_ops.ops.map_full_to_swa import MAP_SOURCE_FIELD, MAP_TABLE, map_full_to_swa
 from dsv4_npu_ops.ops.release_pages import release_pages
 from dsv4_npu_ops.ops.reserve_extend import reserve_extend
 from dsv4_npu_ops.ops.share_pages import share_pages
 
-_caller_errors = caller_errors(TABLES)
+_caller_errors = caller_errors({"full_table": "table of pool full", "swa_table": "table of pool swa"})
 
 
 class PoolExhausted(RuntimeError):

@@ -66,15 +66,14 @@ class KVLayout:
         for name in ("num_pages", "ring_columns"):
             if not isinstance(getattr(self, name), Mapping):
                 raise ValueError(f"KVLayout: {name} is {getattr(self, name)!r}, expected a dict by pool")
-            # A copy: the caller may go on using its dict.
-            object.__setattr__(self, name, dict(getattr(self, name)))
         kind = str(self.device).split(":")[0]
         if kind == "npu":
             require_npu(f"KVLayout: device {str(self.device)!r}")
         elif kind != "cpu":
             raise ValueError(f"KVLayout: device is {str(self.device)!r}, expected a cpu or npu device")
-        if isinstance(self.page_size, Mapping):
-            object.__setattr__(self, "page_size", dict(self.page_size))
+        # Copies of dicts: the caller may go on using its own.
+        for name in ("page_size", "sliding_window", "max_requests", "max_context_len", "num_pages", "ring_columns"):
+            object.__setattr__(self, name, _integers(name, getattr(self, name)))
         self._check_pools()
         self._check_sizes()
 
@@ -95,11 +94,6 @@ class KVLayout:
             )
 
     def _check_sizes(self) -> None:
-        for name, value in self._sizes().items():
-            try:
-                index(value)
-            except TypeError:
-                raise ValueError(f"KVLayout: {name} is {value!r}, expected an integer") from None
         for name, size in self._page_sizes().items():
             if not 1 <= size <= 2**30 or size & (size - 1):
                 raise ValueError(f"KVLayout: {name} is {size}, expected a power of two from 1 to 2**30")
@@ -119,13 +113,6 @@ class KVLayout:
         if isinstance(self.page_size, dict):
             return {f"page_size[{pool!r}]": size for pool, size in self.page_size.items()}
         return {"page_size": self.page_size}  # type: ignore[dict-item]
-
-    def _sizes(self) -> dict[str, int]:
-        """Everything that must be an integer, by the name that the caller wrote."""
-        sizes = {name: getattr(self, name) for name in ("sliding_window", "max_requests", "max_context_len")}
-        for name in ("num_pages", "ring_columns"):
-            sizes |= {f"{name}[{pool!r}]": value for pool, value in getattr(self, name).items()}
-        return sizes | self._page_sizes()
 
     def has_pool(self, pool: str) -> bool:
         """Whether the pool exists."""
@@ -176,3 +163,17 @@ class KVLayout:
 
         page_size = kept(self.page_size) if isinstance(self.page_size, Mapping) else self.page_size
         return replace(self, page_size=page_size, num_pages=kept(self.num_pages), ring_columns=kept(self.ring_columns))
+
+
+def _integers(name: str, value: int | Mapping[str, int]) -> int | dict[str, int]:
+    """A number, or numbers by pool, as plain integers."""
+    if isinstance(value, Mapping):
+        return {pool: _integer(f"{name}[{pool!r}]", number) for pool, number in value.items()}
+    return _integer(name, value)
+
+
+def _integer(name: str, value: int) -> int:
+    try:
+        return index(value)
+    except TypeError:
+        raise ValueError(f"KVLayout: {name} is {value!r}, expected an integer") from None

@@ -20,11 +20,13 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 TABLES: dict[str, str] = {
-    "full_table": "table of pool full",
-    "swa_table": "table of pool swa",
     "max_context_len": "tables.max_context_len",
 }
 """What the ops call the parts of ``tables``."""
+
+# What an op raises, and what Python or torch does about a value of another type.
+_OF_OPS = (ValueError, RuntimeError, IndexError)
+_HANDLED = (*_OF_OPS, AttributeError, TypeError, OverflowError)
 
 # "step: out.start_pos ..": who says it and what it is about.
 _MESSAGE = re.compile(r"([\w.]+): (.*)", re.DOTALL)
@@ -65,11 +67,13 @@ def caller_errors(
         def call(*arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
             try:
                 return function(*arguments, **named)
-            except (AttributeError, TypeError, OverflowError, ValueError, RuntimeError, IndexError) as error:
+            except _HANDLED as error:
+                if type(error) not in _HANDLED:
+                    raise  # a class of its own, such as PoolExhausted, says what it means
                 wrong = wrong_type(function, arguments, named)
                 if wrong is not None:
                     raise ValueError(f"{function.__name__}: {wrong}") from None
-                if type(error) in (ValueError, RuntimeError, IndexError):
+                if isinstance(error, _OF_OPS):
                     of_out = (out or {}) if has_out(function, arguments, named) else None
                     error.args = (in_words_of(function.__name__, names or {}, of_out, str(error)),)
                 raise
