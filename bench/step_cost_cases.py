@@ -22,9 +22,8 @@ from dsv4_npu_ops.layout import POOLS, RAW_TOKENS_PER_SLOT
 from dsv4_npu_ops.ops.compress_metadata import METADATA_FIELDS
 from dsv4_npu_ops.ops.verify_bundle import SLOT_FIELDS
 
-
 STEPS = {
-    "metadata": METADATA_FIELDS + ("out_c4_loc", "out_c128_loc"),
+    "metadata": (*METADATA_FIELDS, "out_c4_loc", "out_c128_loc"),
     "slots": SLOT_FIELDS,
     "all": SLOT_FIELDS + METADATA_FIELDS + ("c4_cos", "c4_sin", "c128_cos", "c128_sin"),
 }

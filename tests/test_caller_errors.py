@@ -43,7 +43,10 @@ CALLS = [
         lambda: step_into(tables=ENGINES),
         "build_step: table of pool swa has 255 columns for 255 units, expected room for 256 (tables.max_context_len",
     ),
-    (lambda: step_into(kv_lens=SHORT.to("meta")), "build_step: out.kv_lens is on meta, expected cpu like table of pool"),
+    (
+        lambda: step_into(kv_lens=SHORT.to("meta")),
+        "build_step: out.kv_lens is on meta, expected cpu like table of pool",
+    ),
     (lambda: d.StepRows.final([3]), "StepRows.final: seq_lens is [3], expected a tensor"),
     (lambda: d.StepRows.verify(LENGTHS, 2.5), "StepRows.verify: num_draft_tokens is 2.5, expected an integer or a"),
     (lambda: d.StepRows.prefill(LENGTHS, COS), "StepRows.prefill: seq_lens has shape [256, 4], expected 1 dimension"),

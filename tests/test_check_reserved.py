@@ -117,7 +117,7 @@ def test_an_engines_tables_are_looked_up_by_their_addresses(mapped):
         refused(mapping, (143,), 43, "swa")
     else:
         refused(swa, (2, 2), 40, "swa")
-    with pytest.raises(ValueError, match="^build_step: row 0, which has no full slot at position 40, expected one"):
+    with pytest.raises(ValueError, match=r"^build_step: row 0 has no full slot at position 40, expected one"):
         d.build_step(tables, rows, out)
 
 

@@ -31,7 +31,9 @@ def layer(ratio):
 
 
 def pools(*ratios, nextn=True):
-    return SimpleNamespace(page_size_of=lambda pool: PAGE, layers=[layer(r) for r in ratios], nextn=layer(0) if nextn else None)
+    return SimpleNamespace(
+        page_size_of=lambda pool: PAGE, layers=[layer(r) for r in ratios], nextn=layer(0) if nextn else None
+    )
 
 
 def every_page(components, pages=(1,)):

@@ -101,8 +101,8 @@ BAD_ARGUMENTS = [
 # What a device cannot know before it runs.
 BAD_VALUES = [
     (dict(seq_lens=int32(5, -1)), "seq_lens[1] is -1, expected at least 0"),
-    (dict(seq_lens=int32(5, 301), accepted_lens=int32(2, 0)), "seq_lens[1] is 301, expected at most 300 (tables.max_context"),
-    (dict(seq_lens=int32(299, 6)), "seq_lens[0] is 299 before 2 accepted tokens, expected at most 300 (tables.max_context"),
+    (dict(seq_lens=int32(5, 301), accepted_lens=int32(2, 0)), "seq_lens[1] is 301, expected at most 300 (tables.max"),
+    (dict(seq_lens=int32(299, 6)), "seq_lens[0] is 299 before 2 accepted tokens, expected at most 300 (tables."),
     (
         DRAFTS | dict(seq_lens=int32(299, 6), num_draft_tokens=int32(0, 0), token_ids=torch.tensor([[7], [8]])),
         "seq_lens[0] is 299 before 3 accepted tokens, expected at most 300 (tables.max_context_len) with them",

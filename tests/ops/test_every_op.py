@@ -23,7 +23,9 @@ TENSORS = {(name, a.name) for name in op_names() for a in schema(name).arguments
 GIVEN = [(name, place) for name in op_names() for place in tensors_in(CALLS[name][1])]
 # Of a single tensor there are no others, and sizes on the host want it there.
 BESIDE_OTHERS = [(n, place) for n, place in GIVEN if len(tensors_in(CALLS[n][1])) > 1 or "step_sizes" in n]
-FLOATING = [(n, place) for n, place in GIVEN if (t := tensors_in(CALLS[n][1])[place]).is_floating_point() or t.is_complex()]
+FLOATING = [
+    (n, place) for n, place in GIVEN if (t := tensors_in(CALLS[n][1])[place]).is_floating_point() or t.is_complex()
+]
 
 
 def bare(name):

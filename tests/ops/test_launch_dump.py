@@ -17,8 +17,8 @@ TESTS = Path(__file__).resolve().parents[1]
 
 @pytest.fixture
 def saved(tmp_path):
-    """Three saved calls: a gather that returns its rows, a write into tables with wide rows, and a step that fills a list
-    of buffers from them."""
+    """Three saved calls: a gather that returns its rows, a write into tables with wide rows, and a step that fills a
+    list of buffers from them."""
     cos, sin = torch.randn(40, 16), torch.randn(40, 16)
     wide = {
         pool: d.SlotTable(torch.full((3, 80), -7, dtype=torch.int32)[:, :columns], 16)

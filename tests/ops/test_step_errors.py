@@ -81,8 +81,14 @@ BAD_ROWS = [
     (verify([5, -1]), "seq_lens[1] is -1, expected at least 0"),
     (verify([5, 5], [1, -3]), "num_draft_tokens[1] is -3, expected at least 0"),
     (verify([5, 0], [1, -3]), "num_draft_tokens[1] is -3, expected at least 0"),
-    (verify([5, 298], 3), "seq_lens[1] is 298 before 3 new tokens, expected at most 300 (tables.max_context_len) with them"),
-    (verify([2**62, 2], 2), f"seq_lens[0] is {2**62} before 2 new tokens, expected at most 300 (tables.max_context_len)"),
+    (
+        verify([5, 298], 3),
+        "seq_lens[1] is 298 before 3 new tokens, expected at most 300 (tables.max_context_len) with them",
+    ),
+    (
+        verify([2**62, 2], 2),
+        f"seq_lens[0] is {2**62} before 2 new tokens, expected at most 300 (tables.max_context_len)",
+    ),
     (verify([5, 5], [2**40, 1]), f"seq_lens[0] is 5 before {2**40} new tokens, expected at most 300"),
     (
         verify([0, 5], [2**40, 1]),
@@ -95,7 +101,10 @@ BAD_ROWS = [
     (prefill([1, -1], [5, 5]), "prefix_lens[1] is -1, expected at least 0"),
     (prefill([1, 6], [5, 5]), "seq_lens[1] is 5, expected at least prefix_lens[1] = 6"),
     (prefill([1, 0], [5, -5]), "seq_lens[1] is -5, expected at least 0"),
-    (prefill([300, 0], [301, 5]), "seq_lens[0] is 301 with 1 new tokens, expected at most 300 (tables.max_context_len) with"),
+    (
+        prefill([300, 0], [301, 5]),
+        "seq_lens[0] is 301 with 1 new tokens, expected at most 300 (tables.max_context_len) with",
+    ),
     (final([5, 301]), "seq_lens[1] is 301 with 1 new tokens, expected at most 300 (tables.max_context_len)"),
     (final([5, -1]), "seq_lens[1] is -1, expected at least 0"),
     (final([5, 3], 4), "seq_lens[1] is 3, expected at least its 4 new tokens"),
@@ -123,8 +132,14 @@ TOO_SMALL = [
         dict(positions_c4=zeros(1, dtype=torch.int64), out_c4_loc=zeros(1)),
         "out.positions_c4 has 1 entries, expected at lea",
     ),
-    (dict(positions_c128=zeros(0, dtype=torch.int64), out_c128_loc=zeros(0)), "out.positions_c128 has 0 entries, expected"),
-    (dict(out_c4_loc=zeros(1)), "out.out_c4_loc has 1 entries, expected at least 10 (groups of 4 that the step completes)"),
+    (
+        dict(positions_c128=zeros(0, dtype=torch.int64), out_c128_loc=zeros(0)),
+        "out.positions_c128 has 0 entries, expected",
+    ),
+    (
+        dict(out_c4_loc=zeros(1)),
+        "out.out_c4_loc has 1 entries, expected at least 10 (groups of 4 that the step completes)",
+    ),
     (dict(c4_sin=torch.zeros(1, 4)), "out.c4_sin has 1 entries, expected at least 10 (groups of 4"),
     (
         dict(full_page_table=zeros(2, 8)),
@@ -138,7 +153,10 @@ TOO_SMALL = [
         dict(c4_state_locs=zeros(2, 29)),
         "out.c4_state_locs has 29 columns, expected at least 30 (8 and the 22 new tokens of",
     ),
-    (dict(c128_state_locs=zeros(2, 149)), "out.c128_state_locs has 149 columns, expected at least 150 (128 and the 22 new"),
+    (
+        dict(c128_state_locs=zeros(2, 149)),
+        "out.c128_state_locs has 149 columns, expected at least 150 (128 and the 22 new",
+    ),
     (
         dict(window_locs=zeros(2, 41)),
         "out.window_locs has 41 columns, expected at least 42 (window and new tokens of row 0)",
@@ -337,9 +355,8 @@ def test_a_slot_beyond_a_mapping(name, last):
         mapping = torch.arange(entries, dtype=torch.int64)
         return tables_of(full=SlotTable(full, 16), swa=MappedSlots(mapping, 16), c4_state=PageRing(8))
 
-    message = (
-        f"build_step: mapping of pool swa has {last} entries, expected one for slot {last} of pool full (token {last - 1}"
-    )
+    entries = f"mapping of pool swa has {last} entries, expected one for slot {last} of pool full (token {last - 1}"
+    message = f"build_step: {entries}"
     refuse(ValueError, message, rows, tables=tables(last), only=("start_pos", name))
     out = Step(**{name: buffer(name)})
     build_step(tables(last + 1), rows, out, req_pool_indices=int32(9, 1))

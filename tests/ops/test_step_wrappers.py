@@ -232,7 +232,10 @@ def test_bad_host_numbers():
         (dict(num_tokens=-1), r"^flatten_verify_bundle: num_rows and num_tokens are 2 and -1, expected at least 0"),
         (dict(seq_lens_cpu=int32(0, 0)), "^flatten_verify_bundle: out_c4_loc has 0 entries, expected at least 2"),
         (dict(seq_lens_cpu=int32(5, -6)), r"^flatten_verify_bundle: seq_lens\[1\] is -6, expected at least 0"),
-        (dict(seq_lens_cpu=int32(5)), r"^flatten_verify_bundle: seq_lens_cpu has shape \[1\], expected \[2\] like seq_lens"),
+        (
+            dict(seq_lens_cpu=int32(5)),
+            r"^flatten_verify_bundle: seq_lens_cpu has shape \[1\], expected \[2\] like seq_lens",
+        ),
         (dict(seq_lens_cpu=two.to("meta")), "^flatten_verify_bundle: seq_lens_cpu is on meta, expected a host copy"),
     ]
     for keywords, message in cases:

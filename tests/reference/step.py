@@ -47,7 +47,7 @@ def slot_of(pools, pool, request, unit):
 
 
 def first_in_ring(pools, pool, length):
-    """First token whose page has not been overwritten in a ring of columns when `length` tokens are there; 0 elsewhere."""
+    """First token whose page has not been overwritten in a ring of columns at `length` tokens; 0 elsewhere."""
     address = pools[pool]
     while address.kind in ("page_ring", "mapped"):
         address = pools[address.base]

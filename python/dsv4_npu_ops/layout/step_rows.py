@@ -73,7 +73,9 @@ class StepRows:
             ValueError: as ``prefill``.
         """
         check_rows("StepRows.verify", seq_lens=seq_lens)
-        return cls(seq_lens, *_widths("StepRows.verify", "num_draft_tokens", num_draft_tokens, COMMITTED, COMMITTED_RAGGED))
+        return cls(
+            seq_lens, *_widths("StepRows.verify", "num_draft_tokens", num_draft_tokens, COMMITTED, COMMITTED_RAGGED)
+        )
 
 
 def check_rows(op: str, **rows: Tensor) -> None:

@@ -75,7 +75,8 @@ class RequestTables:
             max_context_len: longest request in raw tokens, drafts included; every table must have room for it.
 
         Raises:
-            ValueError: an unknown pool, a tensor of another type, a rule whose base does not fit, or a number out of range.
+            ValueError: an unknown pool, a tensor of another type, a rule whose base does not fit, or a number out of
+                range.
 
         Source: docs/spec.md, addressing.
         """

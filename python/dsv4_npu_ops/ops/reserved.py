@@ -36,7 +36,9 @@ def check_reserved(
         if begin < end and 0 <= request < tables.max_requests:
             for pool in POOLS:
                 if pool in pools and tables.has_pool(pool):
-                    named = f"row {row}" if req_pool_indices is None else f"req_pool_indices[{row}] is {request}"
+                    named = f"row {row} has"
+                    if req_pool_indices is not None:
+                        named = f"req_pool_indices[{row}] is {request}, which has"
                     _check_row(op, tables, pool, rows.form, named, request, begin, end)
 
 
@@ -67,9 +69,7 @@ def _check_row(
             forgotten = "alloc_extend" if form == PREFILL or begin == 0 else "reserve_extend"
             # An engine's tables have an allocator of its own.
             call = "one" if tables.layout is None else f"{forgotten}([{request}], [{begin}], [{end}])"
-            raise ValueError(
-                f"{op}: {row}, which has no {pool} slot at position {unit * tokens}, expected {call} before the step"
-            )
+            raise ValueError(f"{op}: {row} no {pool} slot at position {unit * tokens}, expected {call} before the step")
 
 
 def _slots(tables: RequestTables, pool: str, request: int, units: range) -> list[int | None]:
