@@ -80,7 +80,7 @@ class AdvanceLoops {
 
     __aicore__ inline VerifiedRow row(int64_t i) const {
         const bool ragged = p_.has_cu_seqlens != 0;
-        const GM_ADDR offsets = kernel::at(memory_.cu_seqlens);
+        GM_ADDR offsets = kernel::at(memory_.cu_seqlens);
         return VerifiedRow{
             p_.has_requests != 0 ? integer(kernel::at(memory_.requests), p_.request_is_int64, p_.num_rows, i) : i,
             integer(kernel::at(memory_.lengths), p_.length_is_int64, p_.num_rows, i),
