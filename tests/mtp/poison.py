@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from dsv4_npu_ops.layout import POOLS, RAW_TOKENS_PER_SLOT, KVLayout
+from dsv4_npu_ops.layout import RAW_TOKENS_PER_SLOT, KVLayout
 from dsv4_npu_ops.mtp.pools import LayerPools
 from dsv4_npu_ops.mtp.runner import Runner
 
@@ -43,9 +43,9 @@ def poisoned_runner(target: Any, nextn: Any, layout: KVLayout, **options: Any) -
 
     def watched(release: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any) -> Any:
-            before = {pool: runner.tables.table(pool).clone() for pool in POOLS}
+            before = {pool: runner.tables.table(pool).clone() for pool in runner.tables.pools}
             result = release(*args)
-            for pool in POOLS:
+            for pool in runner.tables.pools:
                 table = runner.tables.table(pool)
                 released = before[pool][(before[pool] > 0) & (table == 0)]
                 # A page that was shared stays with its other owners.
@@ -59,7 +59,7 @@ def poisoned_runner(target: Any, nextn: Any, layout: KVLayout, **options: Any) -
     def reserve_and_poison(rows: list[int], prefix_lens: list[int], seq_lens: list[int]) -> Any:
         # From the prefix on nothing is committed: what was rejected lies there, and what is about to be written.
         result = reserve_extend(rows, prefix_lens, seq_lens)
-        for pool in POOLS:
+        for pool in runner.tables.pools:
             for row, length in zip(rows, prefix_lens, strict=True):
                 slots = slots_of_pages(runner, pool, runner.tables.table(pool)[row])
                 slots = slots[length // RAW_TOKENS_PER_SLOT[pool] :]

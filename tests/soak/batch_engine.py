@@ -14,7 +14,7 @@ from cache.checked_allocator import CheckedAllocator
 from reference.kv_allocator import POOLS, TOKENS_PER_UNIT, WINDOWED
 
 import dsv4_npu_ops
-from soak.job import MAX_CHUNK, MAX_WIDTH, Job, pages_of_one
+from soak.job import MAX_CHUNK, MAX_WIDTH, Job, pages_of_one, ring_columns_of_one
 from soak.stamped_pools import GARBAGE, StampedPools
 from soak.step_oracles import compare_metadata, compare_verify_step
 
@@ -45,7 +45,8 @@ class BatchEngine:
         }
         needed = pages_of_one(page_sizes, context_len, window)
         pages = {pool: least + self.choose.randint(0, 2 * least) for pool, least in needed.items()}
-        rings = {pool: needed[pool] for pool in WINDOWED if pool in pages and self.choose.random() < 0.3}
+        columns = ring_columns_of_one(page_sizes, window)
+        rings = {pool: columns[pool] for pool in WINDOWED if pool in pages and self.choose.random() < 0.3}
         self.checked = CheckedAllocator(page_sizes, window, MAX_ROWS, context_len, pages, rings)
         self.layout, self.tables = self.checked.layout, self.checked.tables
         self.pools = StampedPools(self.layout)

@@ -35,9 +35,17 @@ class Job:
 def pages_of_one(page_sizes, context_len, window):
     """Pages that a request which has the pools to itself may need at once, or a few more, by pool."""
     pages = {pool: max(1, -(-(context_len // TOKENS_PER_UNIT[pool]) // size)) for pool, size in page_sizes.items()}
-    # Evicted to one step behind, reserved two verifies ahead.
     kept = {"swa": window + MAX_CHUNK} | {pool: 2 * tokens for pool, tokens in STATE_TOKENS.items()}
-    for pool, tokens in kept.items():
-        if pool in pages:
-            pages[pool] = min(pages[pool], (tokens + 3 * MAX_WIDTH) // page_sizes[pool] + 4)
-    return pages
+    return pages | {pool: min(pages[pool], _pages_of(kept[pool], page_sizes[pool])) for pool in kept if pool in pages}
+
+
+def ring_columns_of_one(page_sizes, window):
+    """Columns with which the ring of a windowed pool never refuses a step: page tables span a whole chunk, of whose
+    states only the end is kept."""
+    kept = {"swa": window} | {pool: 2 * tokens for pool, tokens in STATE_TOKENS.items()}
+    return {pool: _pages_of(kept[pool] + MAX_CHUNK, page_sizes[pool]) for pool in kept if pool in page_sizes}
+
+
+def _pages_of(tokens, page_size):
+    """Of the tokens that are kept: evicted to one step behind, reserved two verifies ahead."""
+    return (tokens + 3 * MAX_WIDTH) // page_size + 4

@@ -106,7 +106,7 @@ class _Peer:
 
     def fulfil(self, orders: list[Message]) -> None:
         """Prefills and hands over; refuses what cannot be."""
-        layout, width = self._runner.tables.layout, 2 if self._runner.has_mtp_layer else 1
+        layout, width = self._runner.allocator.layout, 2 if self._runner.has_mtp_layer else 1
         self._orders = []
         for order in orders:
             try:
