@@ -43,13 +43,7 @@ class CMakeBuild(build_ext):
         target = Path(self.get_ext_fullpath(ext.name)).resolve()
         if ext.name == EXTENSION:
             build_dir = run_cmake(ROOT, "", "Ninja", "_C", Python_EXECUTABLE=sys.executable)
-            # Earlier builds go first: running processes keep theirs, and one with the tag of an interpreter in its name
-            # would win the import.
-            for built in target.parent.glob("_C.*.so"):
-                built.unlink()
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(build_dir / "_C.abi3.so", target)
-            shutil.copy2(build_dir / "_built_for.py", target.parent)
+            put_extension(build_dir, target.parent)
             return
         run_cmake(
             ROOT / "cmake" / "npu",
@@ -63,6 +57,23 @@ class CMakeBuild(build_ext):
             DSV4_TORCH_NPU_DIR=package_dir("torch_npu"),
             DSV4_EXTENSION=str(Path(self.get_ext_fullpath(EXTENSION)).resolve()),
         )
+
+    def copy_extensions_to_source(self) -> None:
+        put_extension(BUILD_DIR, Path(self.get_finalized_command("build_py").get_package_dir("dsv4_npu_ops")))
+        super().copy_extensions_to_source()  # the NPU library too
+
+
+def put_extension(build_dir: Path, package: Path) -> None:
+    """Copies the extension, and what says for which torch it is, into a package.
+
+    Earlier builds go first: running processes keep theirs, and one with the tag of an interpreter in its name would win
+    the import.
+    """
+    package.mkdir(parents=True, exist_ok=True)
+    for earlier in package.glob("_C.*.so"):
+        earlier.unlink()
+    for name in ("_C.abi3.so", "_built_for.py"):
+        shutil.copy2(build_dir / name, package)
 
 
 def run_cmake(source: Path, suffix: str, generator: str, target: str, **variables: str) -> Path:
