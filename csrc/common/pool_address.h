@@ -1,30 +1,30 @@
-// How a pool is addressed: where the slot of a unit of a request stands (docs/spec.md, addressing). Whatever returns slots,
-// pages or states asks here; nothing else knows the kinds.
+// How a pool is addressed: where the slot of a unit of a request stands (docs/spec.md, addressing). Whatever returns
+// slots, pages or states asks here; nothing else knows the kinds.
 #pragma once
 
 #include "common/pools.h"
 
 // One pool. A launch argument: launch stubs repeat the struct outside its namespace.
 struct PoolAddress {
-    int64_t row_elems;    // elements between two rows of the table; of a mapping, its entries
-    int32_t kind;         // dsv4::kNoPool .. dsv4::kBank
-    int32_t is_int64;     // entries of the table or mapping; int32 otherwise
-    int32_t columns;      // entries in a row of the table
-    int32_t page_shift;   // log2 of the slots in a page of this pool
-    int32_t unit_columns; // kSlots: columns from one unit to the next
-    int32_t slot_shift;   // kSlots: log2 of the entry's slots that one slot of this pool stands for
-    int32_t ring_shift;   // rings: log2 of the slots of one
-    int32_t base;         // kMapped, kPageRing: the pool whose slots the rule starts from
-    int32_t requests;     // rows of the table; INT32_MAX where there is none
-    int32_t reserved;     // keeps the struct free of padding
+    int64_t row_elems;     // elements between two rows of the table; of a mapping, its entries
+    int32_t kind;          // dsv4::kNoPool .. dsv4::kBank
+    int32_t is_int64;      // entries of the table or mapping; int32 otherwise
+    int32_t columns;       // entries in a row of the table
+    int32_t page_shift;    // log2 of the slots in a page of this pool
+    int32_t unit_columns;  // kSlots: columns from one unit to the next
+    int32_t slot_shift;    // kSlots: log2 of the entry's slots that one slot of this pool stands for
+    int32_t ring_shift;    // rings: log2 of the slots of one
+    int32_t base;          // kMapped, kPageRing: the pool whose slots the rule starts from
+    int32_t requests;      // rows of the table; INT32_MAX where there is none
+    int32_t reserved;      // keeps the struct free of padding
 };
 
 namespace dsv4 {
 
 // The pool does not exist: what an op would return for it is left out.
 constexpr int32_t kNoPool = 0;
-// A table of pages: unit u of request q lies in the page at [q, (u / P) % columns], 0 or less for none. With fewer columns than
-// a request has pages the row is a ring, in which only the live pages of a window stand.
+// A table of pages: unit u of request q lies in the page at [q, (u / P) % columns], 0 or less for none. With fewer
+// columns than a request has pages the row is a ring, in which only the live pages of a window stand.
 constexpr int32_t kPages = 1;
 // A table of slots: at [q, (u + 1) * unit_columns - 1], in units of 2^slot_shift; less than one unit for none.
 constexpr int32_t kSlots = 2;

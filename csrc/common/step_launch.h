@@ -1,5 +1,5 @@
-// What a device keeps of the rows of a launch in UB. A core keeps a few numbers of every row, so that the number of rows
-// is bounded.
+// What a device keeps of the rows of a launch in UB. A core keeps a few numbers of every row, so that the number of
+// rows is bounded.
 #pragma once
 
 #include "common/launch_plan.h"

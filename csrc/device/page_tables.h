@@ -1,6 +1,7 @@
-// Page tables of a step. Where a table holds pages one next to the other, a row's live span is a contiguous copy over a fill
-// value. Other entries come one by one, each into a 32-byte block of its own, and V gathers the first element of each block:
-// slots of pages' first units, ids of 64 bits, rows of a ring that begin again. A mapping is read twice that way.
+// Page tables of a step. Where a table holds pages one next to the other, a row's live span is a contiguous copy over a
+// fill value. Other entries come one by one, each into a 32-byte block of its own, and V gathers the first element of
+// each block: slots of pages' first units, ids of 64 bits, rows of a ring that begin again. A mapping is read twice
+// that way.
 #pragma once
 
 #include "device/step_rows.h"
@@ -89,8 +90,8 @@ class PageTables {
             }
         }
         order<AscendC::HardEvent::V_MTE3>();
-        store_strided_rows(out_[static_cast<uint64_t>(first_row * p_.page_row_elems[pool_] + first_column)], pages_, rows,
-                           static_cast<uint32_t>(columns), p_.page_row_elems[pool_], pitch_);
+        store_strided_rows(out_[static_cast<uint64_t>(first_row * p_.page_row_elems[pool_] + first_column)], pages_,
+                           rows, static_cast<uint32_t>(columns), p_.page_row_elems[pool_], pitch_);
     }
 
     // From an entry to the page: slots, unlike pages, are shifted once they are gathered.
@@ -103,8 +104,8 @@ class PageTables {
     __aicore__ inline int32_t filler() const { return p_.dummy_pages[pool_] * (1 << entry_shift()); }
 
     // What stands where no page is named. entry_elems: distance between two entries.
-    __aicore__ inline void fill(const LocalTensor<int32_t>& target, int64_t entry_elems, int64_t first_row, uint32_t rows,
-                                int64_t first_column) {
+    __aicore__ inline void fill(const LocalTensor<int32_t>& target, int64_t entry_elems, int64_t first_row,
+                                uint32_t rows, int64_t first_column) {
         const uint32_t elems = static_cast<uint32_t>(entry_elems);
         AscendC::Duplicate(target, filler(), static_cast<int32_t>(rows * pitch_ * elems));
         if (pool_ != kSwa || first_column != 0) {
@@ -147,8 +148,8 @@ class PageTables {
         } else {
             const int64_t unit = first_unit_of_page(span.begin, p_.pools[pool_].page_shift);
             load_strided_rows(block(row, column),
-                              table(source_)[static_cast<uint64_t>(slot_entry_elems(request, unit, a)) * words(a)], pages,
-                              1, (static_cast<int64_t>(a.unit_columns) * words(a)) << p_.pools[pool_].page_shift,
+                              table(source_)[static_cast<uint64_t>(slot_entry_elems(request, unit, a)) * words(a)],
+                              pages, 1, (static_cast<int64_t>(a.unit_columns) * words(a)) << p_.pools[pool_].page_shift,
                               kLaneElems);
         }
     }
@@ -158,10 +159,12 @@ class PageTables {
                                        const PoolAddress& a) {
         for (int64_t page = span.begin; page < span.end;) {
             const int64_t source_page = source_page_of(page, a);
-            const int64_t run = source_ == pool_ ? min_of<int64_t>(span.end - page, a.columns - page_column(page, a)) : 1;
-            load_strided_rows(block(row, column + (page - span.begin)),
-                              table(source_)[static_cast<uint64_t>(page_entry_elems(request, source_page, a)) * words(a)],
-                              static_cast<uint32_t>(run), 1, static_cast<int64_t>(words(a)), kLaneElems);
+            const int64_t run =
+                source_ == pool_ ? min_of<int64_t>(span.end - page, a.columns - page_column(page, a)) : 1;
+            load_strided_rows(
+                block(row, column + (page - span.begin)),
+                table(source_)[static_cast<uint64_t>(page_entry_elems(request, source_page, a)) * words(a)],
+                static_cast<uint32_t>(run), 1, static_cast<int64_t>(words(a)), kLaneElems);
             page += run;
         }
     }
@@ -176,8 +179,8 @@ class PageTables {
         AscendC::PipeBarrier<PIPE_V>();
     }
 
-    // pages_ holds what the base says of each page's first unit; the mapping's entries at these slots take its place, the dummy
-    // where there is none.
+    // pages_ holds what the base says of each page's first unit; the mapping's entries at these slots take its place,
+    // the dummy where there is none.
     __aicore__ inline void map(int64_t first_row, uint32_t rows, int64_t first_column, int64_t columns) {
         const PoolAddress& a = p_.pools[pool_];
         const PoolAddress& base = p_.pools[source_];

@@ -1,5 +1,6 @@
 // Slots of runs of units, whatever the kind of the pool's address (common/pool_address.h): MTE2 fetches what the tables
-// hold, V makes slots of it. A tile holds the runs of a call, each in an area of its own that starts at a 32-byte boundary.
+// hold, V makes slots of it. A tile holds the runs of a call, each in an area of its own that starts at a 32-byte
+// boundary.
 #pragma once
 
 #include "common/pool_address.h"
@@ -9,8 +10,8 @@
 
 namespace dsv4::kernel {
 
-// Consecutive units of one request: lane i of the area is unit `first` + i. Lanes outside [begin, end) have no slot; `first` may
-// be negative, `first` + `begin` is not.
+// Consecutive units of one request: lane i of the area is unit `first` + i. Lanes outside [begin, end) have no slot;
+// `first` may be negative, `first` + `begin` is not.
 struct UnitRun {
     int64_t request;
     int64_t first;
@@ -27,8 +28,8 @@ constexpr uint32_t kMaxRuns = 128;
 constexpr uint32_t kSlotTileLanes = static_cast<uint32_t>(kMaxDeviceLanes);
 constexpr uint32_t kScatteredLanes = 256;  // entries that are fetched at a time into a 32-byte block each
 
-// UB of PoolSlots, in int32: tiles of the token pools, page ids or scattered entries, and room for int64 entries, which V uses
-// for its own values once they are narrowed.
+// UB of PoolSlots, in int32: tiles of the token pools, page ids or scattered entries, and room for int64 entries, which
+// V uses for its own values once they are narrowed.
 constexpr uint32_t kPageIdElems = kSlotTileLanes + kMaxRuns * kLaneElems;
 constexpr uint32_t kPoolSlotElems = 4 * kSlotTileLanes + 3 * kPageIdElems;
 static_assert(kPageIdElems >= kScatteredLanes * kLaneElems);
@@ -80,8 +81,8 @@ class PoolSlots {
   private:
     __aicore__ inline int32_t lanes() const { return static_cast<int32_t>(used_); }
 
-    // Slots as the pool gives them; in kinds that may lack slots 0 or less for none, less than 0 in a page ring. Groups have no
-    // base, so that one tile does.
+    // Slots as the pool gives them; in kinds that may lack slots 0 or less for none, less than 0 in a page ring. Groups
+    // have no base, so that one tile does.
     __aicore__ inline LocalTensor<int32_t> tile(int32_t pool) const {
         const uint32_t number = pool == kSwa ? 1 : pool == kC4State ? 2 : pool == kC128State ? 3 : 0;
         return scratch_[number * kSlotTileLanes];
@@ -143,8 +144,8 @@ class PoolSlots {
     __aicore__ inline void end_fetch() { order<AscendC::HardEvent::MTE2_V>(); }
 
     // target = found where that is at least `least`, else dummy.
-    __aicore__ inline void put_dummy(const LocalTensor<int32_t>& target, const LocalTensor<int32_t>& found, int32_t least,
-                                     int32_t dummy) {
+    __aicore__ inline void put_dummy(const LocalTensor<int32_t>& target, const LocalTensor<int32_t>& found,
+                                     int32_t least, int32_t dummy) {
         AscendC::Maxs(target, found, int32_t{0}, lanes());
         if (dummy == 0) {
             return;
@@ -220,8 +221,8 @@ class PoolSlots {
         AscendC::Mul(slots, slots, aux(), lanes());
     }
 
-    // Pages that a run touches. Their ids lie from `area` on: of lane 0's page first, though it may lie before page 0; those behind
-    // the last column of a ring in an area of their own.
+    // Pages that a run touches. Their ids lie from `area` on: of lane 0's page first, though it may lie before page 0;
+    // those behind the last column of a ring in an area of their own.
     struct RunPages {
         int64_t first;  // page of lane 0
         int64_t begin;  // first page that is fetched
@@ -244,8 +245,8 @@ class PoolSlots {
         return pages;
     }
 
-    // `count` entries from column `column` on, to the lanes `lane`.. of ids(), or of wide() for int64 entries. The lanes before,
-    // down to a 32-byte boundary, become 0.
+    // `count` entries from column `column` on, to the lanes `lane`.. of ids(), or of wide() for int64 entries. The
+    // lanes before, down to a 32-byte boundary, become 0.
     __aicore__ inline void fetch_entries(int32_t pool, int64_t entry, uint32_t lane, uint32_t count,
                                          const LocalTensor<int32_t>& narrow) {
         const bool is_wide = pools_[pool].is_int64 != 0;
@@ -266,7 +267,8 @@ class PoolSlots {
         }
     }
 
-    // Fetches the page ids of all runs, 0 elsewhere, and makes index(): where the unit of a lane lies from the start of ids() on.
+    // Fetches the page ids of all runs, 0 elsewhere, and makes index(): where the unit of a lane lies from the start of
+    // ids() on.
     __aicore__ inline void fetch_ids(int32_t pool) {
         const PoolAddress& a = pools_[pool];
         AscendC::Duplicate(ids(), int32_t{0}, static_cast<int32_t>(kPageIdElems));
@@ -335,8 +337,8 @@ class PoolSlots {
         }
     }
 
-    // Calls fetch(first lane, lanes) for stretches of the tile and gathers what it has put into the 32-byte blocks of ids(); the
-    // blocks of other lanes hold 0.
+    // Calls fetch(first lane, lanes) for stretches of the tile and gathers what it has put into the 32-byte blocks of
+    // ids(); the blocks of other lanes hold 0.
     template <typename Fetch>
     __aicore__ inline void scattered(int32_t pool, const Fetch& fetch) {
         AscendC::Muls(aux(), iota_, static_cast<int32_t>(kUbBlockBytes), static_cast<int32_t>(kScatteredLanes));
@@ -359,7 +361,8 @@ class PoolSlots {
     };
 
     __aicore__ inline static LaneSpan within(const UnitRun& run, uint32_t lane, uint32_t count) {
-        return LaneSpan{max_of<uint32_t>(lane, run.area + run.begin), min_of<uint32_t>(lane + count, run.area + run.end)};
+        return LaneSpan{max_of<uint32_t>(lane, run.area + run.begin),
+                        min_of<uint32_t>(lane + count, run.area + run.end)};
     }
 
     __aicore__ inline void from_scattered_slots(int32_t pool) {
@@ -431,13 +434,14 @@ class PoolSlots {
         AscendC::PipeBarrier<PIPE_V>();
         in_ring(tile(pool), index(), a.ring_shift);
         each_run([&](const UnitRun& run) {
-            AscendC::Adds(tile(pool)[run.area], tile(pool)[run.area],
-                          static_cast<int32_t>(run.request << a.ring_shift), run.lanes);
+            AscendC::Adds(tile(pool)[run.area], tile(pool)[run.area], static_cast<int32_t>(run.request << a.ring_shift),
+                          run.lanes);
         });
     }
 
     // target = value % ring; uses aux().
-    __aicore__ inline void in_ring(const LocalTensor<int32_t>& target, const LocalTensor<int32_t>& values, int32_t shift) {
+    __aicore__ inline void in_ring(const LocalTensor<int32_t>& target, const LocalTensor<int32_t>& values,
+                                   int32_t shift) {
         AscendC::ShiftRight(aux(), values, shift, lanes());
         AscendC::PipeBarrier<PIPE_V>();
         AscendC::ShiftLeft(aux(), aux(), shift, lanes());

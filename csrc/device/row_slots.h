@@ -1,4 +1,5 @@
-// Outputs with a row of slots for each request: explicit state tables, and the window that the tokens of a block attend to.
+// Outputs with a row of slots for each request: explicit state tables, and the window that the tokens of a block attend
+// to.
 #pragma once
 
 #include "device/pool_slots.h"
@@ -23,8 +24,8 @@ class RowSlots {
         const int64_t num_rows = rows_.params().num_rows;
         const uint32_t pitch = round_up<uint32_t>(static_cast<uint32_t>(columns), kLaneElems);
         const int64_t tile_rows = min_of<int64_t>(kMaxRuns, kSlotTileLanes / pitch);
-        const GlobalTensor<int32_t> out = global<int32_t>(at(memory_.fields[kFieldC4StateLocs + which]),
-                                                          static_cast<uint64_t>(num_rows * columns));
+        const GlobalTensor<int32_t> out =
+            global<int32_t>(at(memory_.fields[kFieldC4StateLocs + which]), static_cast<uint64_t>(num_rows * columns));
         const BlockShare share = block_share(num_rows, 1, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
         rows_.next_stage();
         for (int64_t row = share.begin; row < share.end; row += tile_rows) {
@@ -40,7 +41,8 @@ class RowSlots {
         }
     }
 
-    // window_locs: int32 [rows * block, K]. A block takes an equal share of the requests, those behind the batch included.
+    // window_locs: int32 [rows * block, K]. A block takes an equal share of the requests, those behind the batch
+    // included.
     __aicore__ inline void windows() {
         const StepParams& p = rows_.step();
         if (p.window_rows == 0) {
@@ -72,8 +74,12 @@ class RowSlots {
         const TokenSpan tokens = window_tokens(row, p);
         const int32_t live = static_cast<int32_t>(tokens.end - tokens.begin);
         const uint32_t columns = static_cast<uint32_t>(p.window_columns);
-        runs_[0] = UnitRun{is_padding(row) ? 0 : rows_.request(index), tokens.begin, p.window_columns, 0,
-                           min_of(live, p.window_columns), 0};
+        runs_[0] = UnitRun{is_padding(row) ? 0 : rows_.request(index),
+                           tokens.begin,
+                           p.window_columns,
+                           0,
+                           min_of(live, p.window_columns),
+                           0};
         order<AscendC::HardEvent::MTE3_V>();
         slots_.start(runs_, 1, round_up<uint32_t>(columns, kLaneElems));
         const LocalTensor<int32_t> values = slots_.slots(kSwa, kWindowEnd);

@@ -59,8 +59,8 @@ class RowVectors {
         const StepRowsParams& p = rows_.params();
         const uint32_t last = static_cast<uint32_t>(p.num_rows);
         rows_.next_stage();
-        total(0).SetValue(0, p.closes_cu_seqlens != 0 ? static_cast<int32_t>(p.num_tokens)
-                                                      : rows_.prefix(1).GetValue(last));
+        total(0).SetValue(
+            0, p.closes_cu_seqlens != 0 ? static_cast<int32_t>(p.num_tokens) : rows_.prefix(1).GetValue(last));
         total(1).SetValue(0, rows_.prefix(kRatioC4).GetValue(last));
         total(1).SetValue(1, rows_.prefix(kRatioC128).GetValue(last));
     }

@@ -15,9 +15,11 @@ constexpr char kNamespace[] = "dsv4_npu_ops";
 std::string bare_name(const c10::OperatorName& name) { return name.name.substr(sizeof(kNamespace) + 1); }
 
 // What an argument means for autograd, whether it stands alone or in a list.
-void see_tensor(const c10::OperatorHandle& op, const c10::Argument& argument, const at::Tensor& tensor, bool grad_mode) {
-    TORCH_CHECK(!grad_mode || !tensor.requires_grad(), bare_name(op.operator_name()), ": ", argument.name(),
-                " requires grad, expected inference (torch.inference_mode() or torch.no_grad()): the op has no gradient");
+void see_tensor(const c10::OperatorHandle& op, const c10::Argument& argument, const at::Tensor& tensor,
+                bool grad_mode) {
+    TORCH_CHECK(
+        !grad_mode || !tensor.requires_grad(), bare_name(op.operator_name()), ": ", argument.name(),
+        " requires grad, expected inference (torch.inference_mode() or torch.no_grad()): the op has no gradient");
     const c10::AliasInfo* alias = argument.alias_info();
     if (alias != nullptr && alias->isWrite() && tensor.defined() && !tensor.is_inference()) {
         // A backward that has saved this tensor must notice.
@@ -52,7 +54,8 @@ void register_inference_only() {
     const std::string prefix = std::string(kNamespace) + "::";
     for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
         if (name.name.starts_with(prefix)) {
-            library->impl(c10::toString(name).c_str(), torch::CppFunction::makeFromBoxedFunction<&run_without_gradients>());
+            library->impl(c10::toString(name).c_str(),
+                          torch::CppFunction::makeFromBoxedFunction<&run_without_gradients>());
         }
     }
 }

@@ -11,9 +11,8 @@ const char* const kPoolNames[kNumPools] = {"full", "swa", "c4", "c128", "c4_stat
 
 namespace {
 
-constexpr const char* kTables[kNumPools] = {"table of pool full",     "table of pool swa",
-                                            "table of pool c4",       "table of pool c128",
-                                            "table of pool c4_state", "table of pool c128_state"};
+constexpr const char* kTables[kNumPools] = {"table of pool full", "table of pool swa",      "table of pool c4",
+                                            "table of pool c128", "table of pool c4_state", "table of pool c128_state"};
 
 constexpr int64_t kInt32Max = std::numeric_limits<int32_t>::max();
 
@@ -27,8 +26,9 @@ bool needs_tensor(int64_t kind) { return kind == kPages || kind == kSlots || kin
 
 void check_tensor(const char* op, const char* name, int64_t kind, const std::optional<at::Tensor>& table,
                   const char* on_name, const at::Tensor& on) {
-    TORCH_CHECK_VALUE(table.has_value() == needs_tensor(kind), op, ": ", name, table.has_value() ? " is a tensor" : " is None",
-                      ", expected ", table.has_value() ? "None" : "a tensor", " for kind ", kind);
+    TORCH_CHECK_VALUE(table.has_value() == needs_tensor(kind), op, ": ", name,
+                      table.has_value() ? " is a tensor" : " is None", ", expected ",
+                      table.has_value() ? "None" : "a tensor", " for kind ", kind);
     if (!table.has_value()) {
         return;
     }

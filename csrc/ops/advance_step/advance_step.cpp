@@ -47,9 +47,10 @@ void check_rows(const AdvanceArguments& a, AdvanceStepParams& p, AdvanceTensors&
     p.has_requests = a.req_pool_indices.has_value();
     p.has_drafts = a.num_draft_tokens.has_value();
     p.lengths_are_final = a.lengths_are_final;
-    TORCH_CHECK_VALUE(!p.has_drafts || !a.accepted_lens.has_value(), kOp,
-                      ": num_draft_tokens is a tensor beside accepted_lens, expected None: they say what is rejected of "
-                      "samples");
+    TORCH_CHECK_VALUE(
+        !p.has_drafts || !a.accepted_lens.has_value(), kOp,
+        ": num_draft_tokens is a tensor beside accepted_lens, expected None: they say what is rejected of "
+        "samples");
 }
 
 // Samples, or the tokens of all inputs.
@@ -60,8 +61,8 @@ void check_tokens(const AdvanceArguments& a, AdvanceStepParams& p, AdvanceTensor
     check::contiguous(kOp, "token_ids", tokens);
     check::at_least(kOp, "width", a.width, 0);
     p.token_is_int64 = tokens.scalar_type() == at::kLong;
-    TORCH_CHECK_VALUE(tokens.numel() <= kInt32Max, kOp, ": token_ids has ", tokens.numel(), " entries, expected at most ",
-                      kInt32Max);
+    TORCH_CHECK_VALUE(tokens.numel() <= kInt32Max, kOp, ": token_ids has ", tokens.numel(),
+                      " entries, expected at most ", kInt32Max);
     if (!a.accepted_lens.has_value()) {
         check::dim(kOp, "token_ids", tokens, 2);
         check::shape(kOp, "token_ids", tokens, {p.num_rows, tokens.size(1)});
@@ -72,9 +73,9 @@ void check_tokens(const AdvanceArguments& a, AdvanceStepParams& p, AdvanceTensor
     } else {
         check::dim(kOp, "token_ids", tokens, 1);
     }
-    p.num_tokens = a.accepted_lens.has_value()       ? tokens.numel()
-                   : a.hidden_states.has_value()     ? a.hidden_states->size(0)
-                                                     : kInt32Max;
+    p.num_tokens = a.accepted_lens.has_value()   ? tokens.numel()
+                   : a.hidden_states.has_value() ? a.hidden_states->size(0)
+                                                 : kInt32Max;
     t.token_ids = tokens;
     if (a.backup_tokens.has_value()) {
         check::shape(kOp, "backup_tokens", *a.backup_tokens, {p.num_rows});
@@ -144,9 +145,15 @@ void check_hidden(const AdvanceArguments& a, AdvanceStepParams& p, AdvanceTensor
 }
 
 void check_outputs(const AdvanceArguments& a, AdvanceStepParams& p, AdvanceTensors& t) {
-    const at::ScalarType dtypes[kNumAdvancedFields] = {a.seq_lens.scalar_type(),  at::kInt, a.token_ids.scalar_type(),
-                                                       at::kLong,                 at::kInt, at::kInt,
-                                                       at::kLong,                 at::kInt, at::kInt,
+    const at::ScalarType dtypes[kNumAdvancedFields] = {a.seq_lens.scalar_type(),
+                                                       at::kInt,
+                                                       a.token_ids.scalar_type(),
+                                                       at::kLong,
+                                                       at::kInt,
+                                                       at::kInt,
+                                                       at::kLong,
+                                                       at::kInt,
+                                                       at::kInt,
                                                        at::kInt};
     for (int32_t field = 0; field < kNumAdvancedFields; ++field) {
         if (wants(p, field) && field != kAdvancedHidden) {

@@ -56,11 +56,11 @@ void register_advance_step(torch::Library& library) {
                     int64_t width, int64_t max_context_len, bool lengths_are_final, at::IntArrayRef dummy_slots,
                     at::TensorList out, at::IntArrayRef fields) {
                      AdvanceTensors tensors;
-                     const AdvanceStepParams p = check_advance_step(
-                         {tables, addressing, req_pool_indices, seq_lens, accepted_lens, token_ids, cu_seqlens,
-                          num_draft_tokens, backup_tokens, hidden_states, width, max_context_len, lengths_are_final,
-                          dummy_slots, out, fields},
-                         tensors);
+                     const AdvanceStepParams p =
+                         check_advance_step({tables, addressing, req_pool_indices, seq_lens, accepted_lens, token_ids,
+                                             cu_seqlens, num_draft_tokens, backup_tokens, hidden_states, width,
+                                             max_context_len, lengths_are_final, dummy_slots, out, fields},
+                                            tensors);
                      run(p, tensors);
                  });
 }

@@ -89,8 +89,9 @@ std::string describe(int32_t fault, int64_t i, const VerifiedRow& row, const Adv
         case kAdvanceBeyondContext:
             return row.seq_len > p.max_context_len
                        ? c10::str(length, ", expected at most ", p.max_context_len, " (max_context_len)")
-                       : c10::str(length, " before ", advanced_row(row, p).accepted, " accepted tokens, expected at most ",
-                                  p.max_context_len, " (max_context_len) with them");
+                       : c10::str(length, " before ", advanced_row(row, p).accepted,
+                                  " accepted tokens, expected at most ", p.max_context_len,
+                                  " (max_context_len) with them");
         default:
             return p.has_requests ? c10::str("req_pool_indices[", i, "] is ", row.request, ", expected 0 <= index < ",
                                              p.max_requests, " (rows of the tables)")

@@ -25,10 +25,10 @@ struct AdvanceStepParams {
     int32_t length_is_int64;    // seq_lens, old and new
     int32_t accepted_is_int64;
     int32_t drafts_is_int64;
-    int32_t token_is_int64;     // token_ids, backup tokens and newest tokens
-    int32_t in_place;           // the new lengths overwrite the old ones
-    int32_t wanted;             // bit f: output f is asked for
-    int32_t reserved;           // keeps the struct free of padding
+    int32_t token_is_int64;  // token_ids, backup tokens and newest tokens
+    int32_t in_place;        // the new lengths overwrite the old ones
+    int32_t wanted;          // bit f: output f is asked for
+    int32_t reserved;        // keeps the struct free of padding
 };
 
 // Where everything lies in global memory; 0 for what is not given or not asked for.
@@ -48,16 +48,16 @@ struct AdvanceStepAddresses {
 namespace dsv4 {
 
 // Outputs, each optional, B entries.
-constexpr int32_t kAdvancedLengths = 0;   // like seq_lens
-constexpr int32_t kAdvancedExtend = 1;    // int32: accepted inputs
-constexpr int32_t kAdvancedTokens = 2;    // like token_ids
-constexpr int32_t kAdvancedPositions = 3; // int64
-constexpr int32_t kAdvancedFullSlots = 4; // int32
-constexpr int32_t kAdvancedSwaSlots = 5;  // int32
-constexpr int32_t kAdvancedSampled = 6;   // int64: index of the last accepted input
-constexpr int32_t kAdvancedHidden = 7;    // [B, ..] like hidden_states
-constexpr int32_t kAdvancedCounts = 8;    // int32: valid samples
-constexpr int32_t kAdvancedRejected = 9;  // int32: inputs that were not accepted
+constexpr int32_t kAdvancedLengths = 0;    // like seq_lens
+constexpr int32_t kAdvancedExtend = 1;     // int32: accepted inputs
+constexpr int32_t kAdvancedTokens = 2;     // like token_ids
+constexpr int32_t kAdvancedPositions = 3;  // int64
+constexpr int32_t kAdvancedFullSlots = 4;  // int32
+constexpr int32_t kAdvancedSwaSlots = 5;   // int32
+constexpr int32_t kAdvancedSampled = 6;    // int64: index of the last accepted input
+constexpr int32_t kAdvancedHidden = 7;     // [B, ..] like hidden_states
+constexpr int32_t kAdvancedCounts = 8;     // int32: valid samples
+constexpr int32_t kAdvancedRejected = 9;   // int32: inputs that were not accepted
 constexpr int32_t kNumAdvancedFields = 10;
 static_assert(sizeof(AdvanceStepAddresses::fields) == kNumAdvancedFields * sizeof(uint64_t));
 
@@ -100,7 +100,8 @@ DSV4_HOST_DEVICE constexpr bool has_tokens(const VerifiedRow& row, const Advance
     return !is_padding(row) && (row.count != 0 || p.lengths_are_final != 0 || p.has_drafts != 0);
 }
 
-// Of a row whose tokens are an interval of the step's. A row without drafts, such as a prefill chunk, keeps all of its inputs.
+// Of a row whose tokens are an interval of the step's. A row without drafts, such as a prefill chunk, keeps all of its
+// inputs.
 DSV4_HOST_DEVICE constexpr AdvancedRow advanced_row(const VerifiedRow& row, const AdvanceStepParams& p) {
     if (is_padding(row)) {
         return AdvancedRow{0, 0, 0};
@@ -110,8 +111,8 @@ DSV4_HOST_DEVICE constexpr AdvancedRow advanced_row(const VerifiedRow& row, cons
     return AdvancedRow{p.lengths_are_final != 0 ? row.seq_len - width : row.seq_len, width - rejected, rejected};
 }
 
-// Inputs that may have been accepted, or samples that a row may have: one for each input that was judged. A row without drafts
-// has its last input judged, if it has any.
+// Inputs that may have been accepted, or samples that a row may have: one for each input that was judged. A row without
+// drafts has its last input judged, if it has any.
 DSV4_HOST_DEVICE constexpr int64_t most_accepted(const VerifiedRow& row, const AdvanceStepParams& p) {
     return p.has_drafts != 0 ? min_of(row.drafts + 1, width_of(row)) : width_of(row);
 }
@@ -179,9 +180,9 @@ constexpr int64_t kAdvanceChunkRows = 256;        // rows that are read and writ
 constexpr int64_t kHiddenTileHalves = 16 * 1024;  // 32 KB; a block has two tiles
 constexpr int64_t kSampleTileWords = 4096;        // 32-bit words of the samples that are read at a time
 constexpr int64_t kHalvesPerUbBlock = kUbBlockBytes / 2;
-constexpr int64_t kRowShare = 8;              // rows whose 32-bit outputs fill 32 bytes: neighbours do not meet in them
-constexpr int64_t kHiddenShareHalves = 256;   // 512 bytes
-constexpr int64_t kAdvanceRowBytes = 52;      // written for a row beside its hidden states
+constexpr int64_t kRowShare = 8;             // rows whose 32-bit outputs fill 32 bytes: neighbours do not meet in them
+constexpr int64_t kHiddenShareHalves = 256;  // 512 bytes
+constexpr int64_t kAdvanceRowBytes = 52;     // written for a row beside its hidden states
 constexpr int64_t kAdvanceGrainBytes = 16 * 1024;
 
 // A block's rows of everything that has one entry a row.

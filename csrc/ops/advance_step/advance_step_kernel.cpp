@@ -24,11 +24,13 @@ class VerifiedRows {
         const LocalTensor<int32_t> values = buffer_.Get<int32_t>();
         requests_.init(at(from.requests), p.num_rows, p.request_is_int64, values);
         lengths_.init(at(from.lengths), p.num_rows, p.length_is_int64, values[input_elems]);
-        counts_.init(at(from.accepted), p.num_rows, p.num_samples != 0 ? 0 : p.accepted_is_int64, values[2 * input_elems]);
+        counts_.init(at(from.accepted), p.num_rows, p.num_samples != 0 ? 0 : p.accepted_is_int64,
+                     values[2 * input_elems]);
         drafts_.init(at(from.drafts), p.num_rows, p.drafts_is_int64, values[3 * input_elems]);
         offsets_.init(at(from.cu_seqlens), p.num_rows + 1, 0, values[4 * input_elems]);
         samples_ = values[5 * input_elems + static_cast<uint32_t>(kLaneElems)];
-        sample_words_ = global<int32_t>(at(from.tokens), static_cast<uint64_t>(p.num_rows * p.num_samples) * token_words());
+        sample_words_ =
+            global<int32_t>(at(from.tokens), static_cast<uint64_t>(p.num_rows * p.num_samples) * token_words());
     }
 
     // Makes rows [first, first + rows) known.
@@ -120,7 +122,8 @@ class HiddenRows {
     __aicore__ inline HiddenRows(AscendC::TPipe* pipe, const AdvanceStepAddresses& memory, const AdvanceStepParams& p)
         : p_(p) {
         from_ = global<uint16_t>(at(memory.hidden), static_cast<uint64_t>(p.num_tokens * p.hidden_row_halves));
-        to_ = global<uint16_t>(at(memory.fields[kAdvancedHidden]), static_cast<uint64_t>(p.num_rows * p.hidden_row_halves));
+        to_ = global<uint16_t>(at(memory.fields[kAdvancedHidden]),
+                               static_cast<uint64_t>(p.num_rows * p.hidden_row_halves));
         pipe->InitBuffer(buffer_, 2 * kHiddenTileHalves * sizeof(uint16_t));
     }
 
@@ -182,8 +185,8 @@ class HiddenRows {
     TBuf<TPosition::VECCALC> buffer_;
 };
 
-// A block's share of the outputs with one entry a row. A row's newest token, which lies anywhere in memory, is fetched into a
-// 32-byte lane, from which S picks it; so it does with the slots.
+// A block's share of the outputs with one entry a row. A row's newest token, which lies anywhere in memory, is fetched
+// into a 32-byte lane, from which S picks it; so it does with the slots.
 class AdvancedRows {
   public:
     __aicore__ inline AdvancedRows(AscendC::TPipe* pipe, const AdvanceStepAddresses& memory, GM_ADDR error_lanes,
@@ -193,8 +196,8 @@ class AdvancedRows {
         pipe->InitBuffer(result_buffer_, kNumAdvancedFields * 2 * rows * sizeof(int32_t));
         pipe->InitBuffer(token_buffer_, rows * kUbBlockBytes);
         pipe->InitBuffer(slot_buffer_, (kSlotTileLanes + kPoolSlotElems) * sizeof(int32_t));
-        const bool is_wide[kNumAdvancedFields] = {p.length_is_int64 != 0, false, p.token_is_int64 != 0, true,  false,
-                                                  false,                  true,  false,                 false, false};
+        const bool is_wide[kNumAdvancedFields] = {
+            p.length_is_int64 != 0, false, p.token_is_int64 != 0, true, false, false, true, false, false, false};
         for (uint32_t field = 0; field < kNumAdvancedFields; ++field) {
             results_[field].init(at(memory.fields[field]), p.num_rows, is_wide[field] ? 1 : 0,
                                  result_buffer_.Get<int32_t>()[field * 2 * rows]);
@@ -286,8 +289,8 @@ class AdvancedRows {
             for (uint32_t i = 0; i < num_runs; ++i) {
                 const VerifiedRow row = rows.get(first + begin + i, nullptr);
                 const AdvancedRow next = advanced_row(row, p_);
-                runs_[i] = UnitRun{row.request, advanced_length(next), 1, 0, can_draft(next, p_) ? 1 : 0,
-                                   i * static_cast<uint32_t>(kLaneElems)};
+                runs_[i] = UnitRun{row.request, advanced_length(next),       1,
+                                   0,           can_draft(next, p_) ? 1 : 0, i * static_cast<uint32_t>(kLaneElems)};
             }
             // S has read the slots of the tile before.
             order<HardEvent::S_V>();
@@ -312,7 +315,8 @@ class AdvancedRows {
 
 }  // namespace dsv4::kernel
 
-extern "C" __global__ __aicore__ void advance_step(GM_ADDR error_lanes, AdvanceStepAddresses memory, AdvanceStepParams p) {
+extern "C" __global__ __aicore__ void advance_step(GM_ADDR error_lanes, AdvanceStepAddresses memory,
+                                                   AdvanceStepParams p) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
     AscendC::TPipe pipe;
     dsv4::kernel::VerifiedRows rows(&pipe, memory, p);

@@ -7,12 +7,33 @@
 
 namespace dsv4 {
 
-const char* const kStepFieldNames[kNumStepFields] = {
-    "out.out_full_loc", "out.out_swa_loc", "out.out_c4_loc", "out.out_c128_loc", "out.out_c4_state_loc",
-    "out.out_c128_state_loc", "out.full_page_table", "out.swa_page_table", "out.c4_page_table", "out.c128_page_table",
-    "out.c4_state_page_table", "out.c128_state_page_table", "out.positions", "out.positions_c4", "out.positions_c128",
-    "out.start_pos", "out.seqused", "out.kv_lens", "out.cu_seqlens", "out.num_groups", "out.c4_cos", "out.c4_sin",
-    "out.c128_cos", "out.c128_sin", "out.c4_state_locs", "out.c128_state_locs", "out.window_locs"};
+const char* const kStepFieldNames[kNumStepFields] = {"out.out_full_loc",
+                                                     "out.out_swa_loc",
+                                                     "out.out_c4_loc",
+                                                     "out.out_c128_loc",
+                                                     "out.out_c4_state_loc",
+                                                     "out.out_c128_state_loc",
+                                                     "out.full_page_table",
+                                                     "out.swa_page_table",
+                                                     "out.c4_page_table",
+                                                     "out.c128_page_table",
+                                                     "out.c4_state_page_table",
+                                                     "out.c128_state_page_table",
+                                                     "out.positions",
+                                                     "out.positions_c4",
+                                                     "out.positions_c128",
+                                                     "out.start_pos",
+                                                     "out.seqused",
+                                                     "out.kv_lens",
+                                                     "out.cu_seqlens",
+                                                     "out.num_groups",
+                                                     "out.c4_cos",
+                                                     "out.c4_sin",
+                                                     "out.c128_cos",
+                                                     "out.c128_sin",
+                                                     "out.c4_state_locs",
+                                                     "out.c128_state_locs",
+                                                     "out.window_locs"};
 
 const char* step_operand_name(int32_t form) {
     return form == kPrefill        ? "prefix_lens"
@@ -76,9 +97,9 @@ int64_t common_entries(std::initializer_list<int32_t> fields, const StepTensors&
 }
 
 void check_entries(StepParams& p, StepTensors& t) {
-    p.rows.num_tokens = common_entries({kFieldPositions, kFieldSlots + kFull, kFieldSlots + kSwa, kFieldSlots + kC4State,
-                                        kFieldSlots + kC128State},
-                                       t, kInt32Max);
+    p.rows.num_tokens = common_entries(
+        {kFieldPositions, kFieldSlots + kFull, kFieldSlots + kSwa, kFieldSlots + kC4State, kFieldSlots + kC128State}, t,
+        kInt32Max);
     for (int32_t which = 0; which < 2; ++which) {
         const int32_t cos = kFieldC4Cos + 2 * which;
         p.capacity_groups[which] =
@@ -125,8 +146,8 @@ void check_page_tables(StepParams& p, const StepTensors& t) {
         check::dim(kOp, name, table, 2);
         check::dtype(kOp, name, table, {at::kInt});
         check::contiguous_rows(kOp, name, table);
-        TORCH_CHECK_VALUE(table.size(0) == p.rows.num_rows && table.size(1) >= 1 && table.size(1) <= kInt32Max, kOp, ": ",
-                          name, " has shape ", table.sizes(), ", expected ", p.rows.num_rows,
+        TORCH_CHECK_VALUE(table.size(0) == p.rows.num_rows && table.size(1) >= 1 && table.size(1) <= kInt32Max, kOp,
+                          ": ", name, " has shape ", table.sizes(), ", expected ", p.rows.num_rows,
                           " rows of at least 1 column");
         TORCH_CHECK_VALUE(table.size(0) <= 1 || table.stride(0) >= table.size(1), kOp, ": ", name, " has strides ",
                           table.strides(), ", expected rows that do not overlap");
@@ -144,9 +165,10 @@ void check_state_locs(StepParams& p, const StepTensors& t) {
         }
         check::dim(kOp, kStepFieldNames[field], t.fields[field], 2);
         check_output(field, t, {at::kInt}, {p.rows.num_rows, t.fields[field].size(1)});
-        TORCH_CHECK_VALUE(t.fields[field].size(1) >= state_lead(ratio_of(which)) && t.fields[field].size(1) <= kInt32Max, kOp,
-                          ": ", kStepFieldNames[field], " has ", t.fields[field].size(1), " columns, expected at least ",
-                          state_lead(ratio_of(which)), " and one for each new token of a row");
+        TORCH_CHECK_VALUE(
+            t.fields[field].size(1) >= state_lead(ratio_of(which)) && t.fields[field].size(1) <= kInt32Max, kOp, ": ",
+            kStepFieldNames[field], " has ", t.fields[field].size(1), " columns, expected at least ",
+            state_lead(ratio_of(which)), " and one for each new token of a row");
         p.state_columns[which] = static_cast<int32_t>(t.fields[field].size(1));
     }
 }
@@ -171,8 +193,8 @@ void check_window_locs(StepParams& p, const StepTensors& t, int64_t window_block
 }
 
 void check_rope(const StepArguments& a, StepParams& p, StepTensors& t) {
-    const bool wanted = wants(p, kFieldC4Cos) || wants(p, kFieldC4Sin) || wants(p, kFieldC128Cos) ||
-                        wants(p, kFieldC128Sin);
+    const bool wanted =
+        wants(p, kFieldC4Cos) || wants(p, kFieldC4Sin) || wants(p, kFieldC128Cos) || wants(p, kFieldC128Sin);
     if (!wanted) {
         return;
     }

@@ -70,10 +70,10 @@ void register_step(torch::Library& library) {
                             int64_t max_context_len, at::IntArrayRef dummy_slots, at::IntArrayRef dummy_pages,
                             int64_t window_block, bool closes_cu_seqlens, at::TensorList out, at::IntArrayRef fields) {
         StepTensors tensors;
-        const StepParams p = check_step({tables, addressing, req_pool_indices, seq_lens, operand, rope_cos, rope_sin, form,
-                                         width, window, max_context_len, dummy_slots, dummy_pages, window_block,
-                                         closes_cu_seqlens, out, fields},
-                                        tensors);
+        const StepParams p = check_step(
+            {tables, addressing, req_pool_indices, seq_lens, operand, rope_cos, rope_sin, form, width, window,
+             max_context_len, dummy_slots, dummy_pages, window_block, closes_cu_seqlens, out, fields},
+            tensors);
         run(p, tensors);
     });
 }

@@ -5,8 +5,8 @@
 #include "common/step_fields.h"
 #include "common/step_launch.h"
 
-// Arrays of 6 are in table order, of 2 for ratios 4 and 128; lengths are numbers because launch stubs repeat the structs
-// outside their namespace.
+// Arrays of 6 are in table order, of 2 for ratios 4 and 128; lengths are numbers because launch stubs repeat the
+// structs outside their namespace.
 struct StepParams {
     StepRowsParams rows;
     PoolAddress pools[6];
@@ -54,16 +54,15 @@ struct PageSpan {
 
 DSV4_HOST_DEVICE constexpr PageSpan page_span(int32_t pool, const StepRow& row, const StepParams& p) {
     const int32_t shift = p.pools[pool].page_shift;
-    const int64_t begin =
-        is_windowed_pool(pool) ? page_of(window_start(row.start, pool, p.window, shift), shift) : 0;
+    const int64_t begin = is_windowed_pool(pool) ? page_of(window_start(row.start, pool, p.window, shift), shift) : 0;
     return PageSpan{begin, pages_for(units_in(final_length(row), pool), shift)};
 }
 
 // First unit of a pool that lies in page `page`.
 DSV4_HOST_DEVICE constexpr int64_t first_unit_of_page(int64_t page, int32_t page_shift) { return page << page_shift; }
 
-// Attention takes a row whose first entry is -1 for a broken one, so that a padding row of the swa page table starts with the
-// reserved page.
+// Attention takes a row whose first entry is -1 for a broken one, so that a padding row of the swa page table starts
+// with the reserved page.
 constexpr int32_t kPaddingPage = 0;
 
 // Longest sequence whose pages fit into every page table asked for; longer ones are bad rows.
@@ -110,10 +109,10 @@ DSV4_HOST_DEVICE constexpr int64_t first_in_ring(int32_t pool, const StepRow& ro
 
 // Tokens that a row of an explicit state table names; all other columns are dummies.
 DSV4_HOST_DEVICE constexpr TokenSpan state_tokens(const StepRow& row, int32_t which, const StepParams& p) {
-    return is_padding(row) ? TokenSpan{0, 0}
-                           : TokenSpan{max_of(first_in_ring(kC4State + which, row, p),
-                                              row.start - state_lead(ratio_of(which))),
-                                       final_length(row)};
+    return is_padding(row)
+               ? TokenSpan{0, 0}
+               : TokenSpan{max_of(first_in_ring(kC4State + which, row, p), row.start - state_lead(ratio_of(which))),
+                           final_length(row)};
 }
 
 DSV4_HOST_DEVICE constexpr int64_t state_column(const StepRow& row, int64_t token, int64_t ratio) {
@@ -122,9 +121,8 @@ DSV4_HOST_DEVICE constexpr int64_t state_column(const StepRow& row, int64_t toke
 
 // Tokens that every token of a row's block attends to: the last `window` committed ones and the whole block.
 DSV4_HOST_DEVICE constexpr TokenSpan window_tokens(const StepRow& row, const StepParams& p) {
-    return is_padding(row)
-               ? TokenSpan{0, 0}
-               : TokenSpan{max_of(first_in_ring(kSwa, row, p), row.start - p.window), final_length(row)};
+    return is_padding(row) ? TokenSpan{0, 0}
+                           : TokenSpan{max_of(first_in_ring(kSwa, row, p), row.start - p.window), final_length(row)};
 }
 
 // window_locs ends each row with this; a row without tokens starts with kIdleWindow.
