@@ -1,0 +1,582 @@
+"""Signatures of ``torch.ops.dsv4_npu_ops``, for type checkers only; written by ``make stubs``.
+
+    if TYPE_CHECKING:
+        from dsv4_npu_ops.torch_ops import Ops
+    ops: "Ops" = torch.ops.dsv4_npu_ops
+
+docs/spec.md says what each op does. Tensors that a call writes are named in the op's README.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol, overload
+
+import torch
+from torch import SymInt, Tensor
+
+class AdvanceStepDefault(Protocol):
+    def __call__(
+        self,
+        tables: Sequence[Tensor | None],
+        addressing: Sequence[int],
+        req_pool_indices: Tensor | None,
+        seq_lens: Tensor,
+        accepted_lens: Tensor | None,
+        token_ids: Tensor,
+        cu_seqlens: Tensor | None,
+        num_draft_tokens: Tensor | None,
+        backup_tokens: Tensor | None,
+        hidden_states: Tensor | None,
+        width: int,
+        max_context_len: int,
+        lengths_are_final: bool,
+        dummy_slots: Sequence[int],
+        *,
+        out: Sequence[Tensor],
+        fields: Sequence[int],
+    ) -> None: ...
+
+class AdvanceStep(Protocol):
+    @property
+    def default(self) -> AdvanceStepDefault: ...
+    def __call__(
+        self,
+        tables: Sequence[Tensor | None],
+        addressing: Sequence[int],
+        req_pool_indices: Tensor | None,
+        seq_lens: Tensor,
+        accepted_lens: Tensor | None,
+        token_ids: Tensor,
+        cu_seqlens: Tensor | None,
+        num_draft_tokens: Tensor | None,
+        backup_tokens: Tensor | None,
+        hidden_states: Tensor | None,
+        width: int,
+        max_context_len: int,
+        lengths_are_final: bool,
+        dummy_slots: Sequence[int],
+        *,
+        out: Sequence[Tensor],
+        fields: Sequence[int],
+    ) -> None: ...
+
+class ApplyRotaryDefault(Protocol):
+    def __call__(
+        self,
+        q: Tensor | None,
+        kv: Tensor | None,
+        cos: Tensor,
+        sin: Tensor,
+        *,
+        inverse: bool = False,
+    ) -> None: ...
+
+class ApplyRotary(Protocol):
+    @property
+    def default(self) -> ApplyRotaryDefault: ...
+    def __call__(
+        self,
+        q: Tensor | None,
+        kv: Tensor | None,
+        cos: Tensor,
+        sin: Tensor,
+        *,
+        inverse: bool = False,
+    ) -> None: ...
+
+class C4SlotsFromFullDefault(Protocol):
+    def __call__(
+        self,
+        full_loc: Tensor,
+        num_groups: int | SymInt,
+    ) -> Tensor: ...
+
+class C4SlotsFromFullOut(Protocol):
+    def __call__(
+        self,
+        full_loc: Tensor,
+        *,
+        c4_loc: Tensor,
+    ) -> None: ...
+
+class C4SlotsFromFull(Protocol):
+    @property
+    def default(self) -> C4SlotsFromFullDefault: ...
+    @property
+    def out(self) -> C4SlotsFromFullOut: ...
+    @overload
+    def __call__(
+        self,
+        full_loc: Tensor,
+        num_groups: int | SymInt,
+    ) -> Tensor: ...
+    @overload
+    def __call__(
+        self,
+        full_loc: Tensor,
+        *,
+        c4_loc: Tensor,
+    ) -> None: ...
+
+class CompressorMetadataDefault(Protocol):
+    def __call__(
+        self,
+        rope_cos: Tensor | None,
+        rope_sin: Tensor | None,
+        cu_seqlens: Tensor,
+        start_pos: Tensor,
+        req_pool_indices: Tensor | None,
+        kv_block_table: Tensor,
+        kv_block_size: int,
+        slot_mapping_format: int,
+        compress_ratio: int,
+        num_rows: int,
+        num_reqs: int,
+        *,
+        out: Sequence[Tensor],
+        fields: Sequence[int],
+    ) -> None: ...
+
+class CompressorMetadata(Protocol):
+    @property
+    def default(self) -> CompressorMetadataDefault: ...
+    def __call__(
+        self,
+        rope_cos: Tensor | None,
+        rope_sin: Tensor | None,
+        cu_seqlens: Tensor,
+        start_pos: Tensor,
+        req_pool_indices: Tensor | None,
+        kv_block_table: Tensor,
+        kv_block_size: int,
+        slot_mapping_format: int,
+        compress_ratio: int,
+        num_rows: int,
+        num_reqs: int,
+        *,
+        out: Sequence[Tensor],
+        fields: Sequence[int],
+    ) -> None: ...
+
+class DraftStepsDefault(Protocol):
+    def __call__(
+        self,
+        tables: Sequence[Tensor | None],
+        addressing: Sequence[int],
+        req_pool_indices: Tensor | None,
+        reservation: Tensor | None,
+        seq_lens: Tensor,
+        rope_cos: Tensor,
+        rope_sin: Tensor,
+        pool: int,
+        topk: int,
+        num_steps: int,
+        max_context_len: int,
+        dummy_slot: int,
+        *,
+        slots: Tensor,
+        positions: Tensor,
+        kv_lens: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+    ) -> None: ...
+
+class DraftSteps(Protocol):
+    @property
+    def default(self) -> DraftStepsDefault: ...
+    def __call__(
+        self,
+        tables: Sequence[Tensor | None],
+        addressing: Sequence[int],
+        req_pool_indices: Tensor | None,
+        reservation: Tensor | None,
+        seq_lens: Tensor,
+        rope_cos: Tensor,
+        rope_sin: Tensor,
+        pool: int,
+        topk: int,
+        num_steps: int,
+        max_context_len: int,
+        dummy_slot: int,
+        *,
+        slots: Tensor,
+        positions: Tensor,
+        kv_lens: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+    ) -> None: ...
+
+class MapFullToSwaDefault(Protocol):
+    def __call__(
+        self,
+        full_table: Tensor,
+        swa_table: Tensor,
+        segments: Tensor,
+        full_to_swa: Tensor,
+        page_size: int,
+        num_items: int = 0,
+    ) -> None: ...
+
+class MapFullToSwa(Protocol):
+    @property
+    def default(self) -> MapFullToSwaDefault: ...
+    def __call__(
+        self,
+        full_table: Tensor,
+        swa_table: Tensor,
+        segments: Tensor,
+        full_to_swa: Tensor,
+        page_size: int,
+        num_items: int = 0,
+    ) -> None: ...
+
+class PayloadSpansDefault(Protocol):
+    def __call__(
+        self,
+        seq_len: int,
+        prefix_len: int,
+        sliding_window: int,
+    ) -> list[int]: ...
+
+class PayloadSpans(Protocol):
+    @property
+    def default(self) -> PayloadSpansDefault: ...
+    def __call__(
+        self,
+        seq_len: int,
+        prefix_len: int,
+        sliding_window: int,
+    ) -> list[int]: ...
+
+class ReleasePagesDefault(Protocol):
+    def __call__(
+        self,
+        tables: Sequence[Tensor],
+        free_pages: Tensor,
+        segments: Tensor,
+        num_pages: Sequence[int],
+        page_sizes: Sequence[int],
+        num_items: int = 0,
+    ) -> None: ...
+
+class ReleasePages(Protocol):
+    @property
+    def default(self) -> ReleasePagesDefault: ...
+    def __call__(
+        self,
+        tables: Sequence[Tensor],
+        free_pages: Tensor,
+        segments: Tensor,
+        num_pages: Sequence[int],
+        page_sizes: Sequence[int],
+        num_items: int = 0,
+    ) -> None: ...
+
+class ReserveExtendDefault(Protocol):
+    def __call__(
+        self,
+        tables: Sequence[Tensor],
+        free_pages: Tensor,
+        segments: Tensor,
+        num_pages: Sequence[int],
+        num_slots: Sequence[int],
+        page_sizes: Sequence[int],
+    ) -> tuple[
+        Tensor,
+        Tensor,
+        Tensor,
+        Tensor,
+        Tensor,
+        Tensor,
+    ]: ...
+
+class ReserveExtend(Protocol):
+    @property
+    def default(self) -> ReserveExtendDefault: ...
+    def __call__(
+        self,
+        tables: Sequence[Tensor],
+        free_pages: Tensor,
+        segments: Tensor,
+        num_pages: Sequence[int],
+        num_slots: Sequence[int],
+        page_sizes: Sequence[int],
+    ) -> tuple[
+        Tensor,
+        Tensor,
+        Tensor,
+        Tensor,
+        Tensor,
+        Tensor,
+    ]: ...
+
+class RopeGatherDefault(Protocol):
+    def __call__(
+        self,
+        cos: Tensor,
+        sin: Tensor,
+        positions: Tensor,
+        *,
+        inverse: bool = False,
+        dtype: torch.dtype | None = None,
+    ) -> tuple[
+        Tensor,
+        Tensor,
+    ]: ...
+
+class RopeGatherOut(Protocol):
+    def __call__(
+        self,
+        cos: Tensor,
+        sin: Tensor,
+        positions: Tensor,
+        *,
+        inverse: bool = False,
+        cos_out: Tensor,
+        sin_out: Tensor,
+    ) -> None: ...
+
+class RopeGather(Protocol):
+    @property
+    def default(self) -> RopeGatherDefault: ...
+    @property
+    def out(self) -> RopeGatherOut: ...
+    @overload
+    def __call__(
+        self,
+        cos: Tensor,
+        sin: Tensor,
+        positions: Tensor,
+        *,
+        inverse: bool = False,
+        dtype: torch.dtype | None = None,
+    ) -> tuple[
+        Tensor,
+        Tensor,
+    ]: ...
+    @overload
+    def __call__(
+        self,
+        cos: Tensor,
+        sin: Tensor,
+        positions: Tensor,
+        *,
+        inverse: bool = False,
+        cos_out: Tensor,
+        sin_out: Tensor,
+    ) -> None: ...
+
+class RopeTablesDefault(Protocol):
+    def __call__(
+        self,
+        freqs_cis: Tensor,
+        *,
+        dtype: torch.dtype,
+    ) -> tuple[
+        Tensor,
+        Tensor,
+    ]: ...
+
+class RopeTablesOut(Protocol):
+    def __call__(
+        self,
+        freqs_cis: Tensor,
+        *,
+        cos_out: Tensor,
+        sin_out: Tensor,
+    ) -> None: ...
+
+class RopeTables(Protocol):
+    @property
+    def default(self) -> RopeTablesDefault: ...
+    @property
+    def out(self) -> RopeTablesOut: ...
+    @overload
+    def __call__(
+        self,
+        freqs_cis: Tensor,
+        *,
+        dtype: torch.dtype,
+    ) -> tuple[
+        Tensor,
+        Tensor,
+    ]: ...
+    @overload
+    def __call__(
+        self,
+        freqs_cis: Tensor,
+        *,
+        cos_out: Tensor,
+        sin_out: Tensor,
+    ) -> None: ...
+
+class SharePagesDefault(Protocol):
+    def __call__(
+        self,
+        tables: Sequence[Tensor],
+        free_pages: Tensor,
+        segments: Tensor,
+        num_pages: Sequence[int],
+        num_copies: int,
+        page_sizes: Sequence[int],
+        num_items: int = 0,
+    ) -> tuple[
+        Tensor,
+        Tensor,
+    ]: ...
+
+class SharePages(Protocol):
+    @property
+    def default(self) -> SharePagesDefault: ...
+    def __call__(
+        self,
+        tables: Sequence[Tensor],
+        free_pages: Tensor,
+        segments: Tensor,
+        num_pages: Sequence[int],
+        num_copies: int,
+        page_sizes: Sequence[int],
+        num_items: int = 0,
+    ) -> tuple[
+        Tensor,
+        Tensor,
+    ]: ...
+
+class StepDefault(Protocol):
+    def __call__(
+        self,
+        tables: Sequence[Tensor | None],
+        addressing: Sequence[int],
+        req_pool_indices: Tensor | None,
+        seq_lens: Tensor,
+        operand: Tensor | None,
+        rope_cos: Tensor | None,
+        rope_sin: Tensor | None,
+        form: int,
+        width: int,
+        window: int,
+        max_context_len: int,
+        dummy_slots: Sequence[int],
+        dummy_pages: Sequence[int],
+        window_block: int,
+        closes_cu_seqlens: bool,
+        *,
+        out: Sequence[Tensor],
+        fields: Sequence[int],
+    ) -> None: ...
+
+class Step(Protocol):
+    @property
+    def default(self) -> StepDefault: ...
+    def __call__(
+        self,
+        tables: Sequence[Tensor | None],
+        addressing: Sequence[int],
+        req_pool_indices: Tensor | None,
+        seq_lens: Tensor,
+        operand: Tensor | None,
+        rope_cos: Tensor | None,
+        rope_sin: Tensor | None,
+        form: int,
+        width: int,
+        window: int,
+        max_context_len: int,
+        dummy_slots: Sequence[int],
+        dummy_pages: Sequence[int],
+        window_block: int,
+        closes_cu_seqlens: bool,
+        *,
+        out: Sequence[Tensor],
+        fields: Sequence[int],
+    ) -> None: ...
+
+class StepSizesDefault(Protocol):
+    def __call__(
+        self,
+        seq_lens: Tensor,
+        operand: Tensor | None,
+        form: int,
+        width: int,
+    ) -> tuple[
+        int | SymInt,
+        int | SymInt,
+        int | SymInt,
+    ]: ...
+
+class StepSizes(Protocol):
+    @property
+    def default(self) -> StepSizesDefault: ...
+    def __call__(
+        self,
+        seq_lens: Tensor,
+        operand: Tensor | None,
+        form: int,
+        width: int,
+    ) -> tuple[
+        int | SymInt,
+        int | SymInt,
+        int | SymInt,
+    ]: ...
+
+class WriteReqTablesDefault(Protocol):
+    def __call__(
+        self,
+        tables: Sequence[Tensor],
+        addressing: Sequence[int],
+        max_context_len: int,
+        req_pool_indices: Tensor,
+        starts: Tensor,
+        ends: Tensor,
+        loc: Sequence[Tensor],
+        *,
+        c4_state_starts: Tensor | None = None,
+        c128_state_starts: Tensor | None = None,
+    ) -> None: ...
+
+class WriteReqTables(Protocol):
+    @property
+    def default(self) -> WriteReqTablesDefault: ...
+    def __call__(
+        self,
+        tables: Sequence[Tensor],
+        addressing: Sequence[int],
+        max_context_len: int,
+        req_pool_indices: Tensor,
+        starts: Tensor,
+        ends: Tensor,
+        loc: Sequence[Tensor],
+        *,
+        c4_state_starts: Tensor | None = None,
+        c128_state_starts: Tensor | None = None,
+    ) -> None: ...
+
+class Ops(Protocol):
+    @property
+    def advance_step(self) -> AdvanceStep: ...
+    @property
+    def apply_rotary(self) -> ApplyRotary: ...
+    @property
+    def c4_slots_from_full(self) -> C4SlotsFromFull: ...
+    @property
+    def compressor_metadata(self) -> CompressorMetadata: ...
+    @property
+    def draft_steps(self) -> DraftSteps: ...
+    @property
+    def map_full_to_swa(self) -> MapFullToSwa: ...
+    @property
+    def payload_spans(self) -> PayloadSpans: ...
+    @property
+    def release_pages(self) -> ReleasePages: ...
+    @property
+    def reserve_extend(self) -> ReserveExtend: ...
+    @property
+    def rope_gather(self) -> RopeGather: ...
+    @property
+    def rope_tables(self) -> RopeTables: ...
+    @property
+    def share_pages(self) -> SharePages: ...
+    @property
+    def step(self) -> Step: ...
+    @property
+    def step_sizes(self) -> StepSizes: ...
+    @property
+    def write_req_tables(self) -> WriteReqTables: ...
