@@ -82,7 +82,7 @@ def test_a_build_with_an_old_torch_says_so(tmp_path: Path, monkeypatch, version:
     assert (done.returncode, done.stderr.strip()) == (1, message.format(folder=tmp_path))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_wheel_built_from_it_works(sdist: Path, tmp_path: Path) -> None:
     """Compiled unoptimised, which halves the time; a folder of its own that stays makes the next run short."""
     source = ROOT / "build" / "sdist" / "source"
