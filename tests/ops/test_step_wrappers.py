@@ -221,33 +221,3 @@ def test_slots_of_groups_are_one_tensor():
     cos, sin = rope_tables(300, 4, "cpu")
     with pytest.raises(ValueError, match="out has an out_c128_loc and another c128_loc, expected one tensor for both"):
         build_verify_step(filled_tables(layout, 0, "cpu"), int32(0, 1), int32(5, 6), 4, cos, sin, out=out)
-
-
-@pytest.mark.cpu_only
-def test_bad_host_numbers():
-    layout = make_layout()
-    tables, requests, two = filled_tables(layout, 0, "cpu"), int32(0, 1), int32(5, 6)
-    cases = [
-        (dict(num_tokens=7), r"^flatten_verify_bundle: num_tokens is 7 .*, but row 1 ends at token 4 \+ 4"),
-        (dict(num_tokens=-1), r"^flatten_verify_bundle: num_rows and num_tokens are 2 and -1, expected at least 0"),
-        (dict(seq_lens_cpu=int32(0, 0)), "^flatten_verify_bundle: out_c4_loc has 0 entries, expected at least 2"),
-        (dict(seq_lens_cpu=int32(5, -6)), r"^flatten_verify_bundle: seq_lens\[1\] is -6, expected at least 0"),
-        (
-            dict(seq_lens_cpu=int32(5)),
-            r"^flatten_verify_bundle: seq_lens_cpu has shape \[1\], expected \[2\] like seq_lens",
-        ),
-        (dict(seq_lens_cpu=two.to("meta")), "^flatten_verify_bundle: seq_lens_cpu is on meta, expected a host copy"),
-    ]
-    for keywords, message in cases:
-        with pytest.raises(ValueError, match=message):
-            flatten_verify_bundle(tables, requests, two, 4, **keywords)
-    with pytest.raises(ValueError, match="num_draft_tokens is on meta, expected a host copy"):
-        flatten_verify_bundle(tables, requests, two, two.to("meta"), seq_lens_cpu=two)
-    with pytest.raises(ValueError, match="num_tokens is None, expected a number: lengths on meta are not read"):
-        flatten_verify_bundle(tables, requests, two.to("meta"), two.to("meta"))
-    with pytest.raises(ValueError, match=r"^build_verify_step: rope_cos has shape \[8\], expected 2 dimensions"):
-        build_verify_step(tables, requests, two, 4, torch.ones(8), torch.ones(8))
-    with pytest.raises(ValueError, match=r"VerifyStep\.empty: rope_dim is -1, expected at least 0"):
-        VerifyStep.empty(layout, 2, 8, -1)
-    with pytest.raises(ValueError, match="num_rows, num_tokens and max_seq_len are 2, -1 and None, expected at least"):
-        CompressMetadata.empty(layout, 2, -1)
