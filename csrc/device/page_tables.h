@@ -40,18 +40,14 @@ class PageTables {
                                static_cast<uint64_t>((num_rows - 1) * p_.page_row_elems[pool] + columns_));
         const int64_t chunks = ceil_div<int64_t>(columns_, kPageTileEntries);
         pitch_ = static_cast<uint32_t>(round_up<int64_t>(min_of<int64_t>(columns_, kPageTileEntries), kLaneElems));
-        const int64_t tile_rows = chunks == 1 ? kPageTileEntries / pitch_ : 1;
-        const BlockShare share = block_share(num_rows * chunks, 1, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
-        int64_t row = share.begin / chunks;
-        int64_t chunk = share.begin % chunks;
-        for (int64_t unit = share.begin; unit < share.end;) {
-            const int64_t rows = min_of(tile_rows, share.end - unit);
-            tile(row, static_cast<uint32_t>(rows), chunk * kPageTileEntries);
-            unit += rows;
-            if (++chunk == chunks) {
-                chunk = 0;
-                row += rows;
-            }
+        if (chunks > 1) {
+            write_chunks(num_rows, chunks);
+            return;
+        }
+        const int64_t tile_rows = kPageTileEntries / pitch_;
+        const BlockShare share = block_share(num_rows, 1, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
+        for (int64_t row = share.begin; row < share.end; row += tile_rows) {
+            tile(row, static_cast<uint32_t>(min_of(tile_rows, share.end - row)), 0);
         }
     }
 
@@ -65,6 +61,17 @@ class PageTables {
     __aicore__ inline TileSpan span_of(int64_t row, int64_t first_column, int64_t columns) {
         const PageSpan span = page_span(pool_, rows_.row(row), p_);
         return TileSpan{max_of(span.begin, first_column), min_of(span.end, first_column + columns)};
+    }
+
+    // Rows of several tiles. Those that name pages are read and written, the others only written, so that a block takes a
+    // chunk of one row, then one of another; the next table goes on with the block whose turn it is.
+    __aicore__ inline void write_chunks(int64_t num_rows, int64_t chunks) {
+        const int64_t blocks = AscendC::GetBlockNum();
+        for (int64_t unit = (AscendC::GetBlockIdx() + blocks - turn_) % blocks; unit < num_rows * chunks; unit += blocks) {
+            const int64_t chunk = unit / num_rows;
+            tile(unit - chunk * num_rows, 1, chunk * kPageTileEntries);
+        }
+        turn_ = (turn_ + num_rows * chunks) % blocks;
     }
 
     // Entries [first_column, + a tile) of some rows.
@@ -228,6 +235,7 @@ class PageTables {
     int32_t source_ = kSwa;  // the pool whose table is read first
     bool contiguous_ = false;
     int64_t columns_ = 0;
+    int64_t turn_ = 0;    // the block that writes the next chunk
     uint32_t pitch_ = 0;  // entries between two rows of a tile
 };
 

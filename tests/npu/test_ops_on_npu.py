@@ -30,7 +30,7 @@ def test_every_op_has_an_npu_kernel_of_its_own(sim, ops):
     of_the_host = {"npu_error_lanes", "npu_soc_versions", "payload_spans", "step_sizes"}
     names = {name for name in torch._C._dispatch_get_all_op_names() if name.startswith("dsv4_npu_ops::")}
     without = {name for name in names if not torch._C._dispatch_has_kernel_for_dispatch_key(name, "PrivateUse1")}
-    assert len(names) > 20
+    assert len(names) > 15
     assert without == {f"dsv4_npu_ops::{name}" for name in of_the_host}
 
 

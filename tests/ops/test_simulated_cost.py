@@ -21,7 +21,9 @@ def test_costs_stay_within_limits(ascend_sim, op):
         assert simulated_cost.breaches(cost) == []
 
 
-LONG = [case for case in cost_cases.LARGE if case[1][0] == 1 and case[0] is not cost_cases.c4_slots_from_full]
+# One request's pages are too few to share when an entry stands for a page.
+FEW = (cost_cases.c4_slots_from_full, cost_cases.release_pages, cost_cases.share_pages)
+LONG = [case for case in cost_cases.LARGE if case[1][0] == 1 and case[0] not in FEW]
 
 
 @pytest.mark.parametrize("build, arguments", LONG, ids=[build.__name__ for build, _ in LONG])

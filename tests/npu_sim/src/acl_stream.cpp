@@ -166,6 +166,13 @@ aclError aclrtSetStreamFailureMode(aclrtStream handle, uint64_t) {
     return StreamForHost("aclrtSetStreamFailureMode", handle, &stream);
 }
 
+// Older kinds of NPU than 910B are asked for it.
+aclError aclrtSetStreamOverflowSwitch(aclrtStream handle, uint32_t) {
+    Scheduler::Lock lock(Scheduler::Get().mutex);
+    std::shared_ptr<Stream> stream;
+    return StreamForHost("aclrtSetStreamOverflowSwitch", handle, &stream);
+}
+
 aclError aclrtCreateEventExWithFlag(aclrtEvent* event, uint32_t) { return CreateEvent(event); }
 aclError aclrtCreateEventWithFlag(aclrtEvent* event, uint32_t) { return CreateEvent(event); }
 
