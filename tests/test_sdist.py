@@ -33,7 +33,12 @@ def test_it_has_the_tracked_sources(sdist: Path) -> None:
             for name in archive.getnames()
             if archive.getmember(name).isfile()
         }
-    listed = subprocess.run(["git", "ls-files", "--cached", *NEEDED], cwd=ROOT, capture_output=True, text=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *NEEDED],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
     if listed.returncode:
         pytest.skip("not a git checkout")
     tracked = {name for name in listed.stdout.split() if (ROOT / name).exists()}
