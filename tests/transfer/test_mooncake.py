@@ -16,7 +16,7 @@ def end(value: float):
 
     swa = torch.full((SLOTS, 8), value)
     layer = SimpleNamespace(ratio=0, swa=swa, compressor=None, indexer=None)
-    components = state_components(SimpleNamespace(page_size=PAGE, layers=[layer], nextn=None))
+    components = state_components(SimpleNamespace(page_size_of=lambda pool: PAGE, layers=[layer], nextn=None))
     engine = MooncakeEngine()
     engine.register(components)
     return swa, components, engine
