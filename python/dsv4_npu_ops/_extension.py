@@ -34,7 +34,7 @@ def _load() -> str:
     try:
         return importlib.import_module("dsv4_npu_ops._C").version
     except ModuleNotFoundError:
-        found = ", ".join(path.name for path in package.glob("_C.*")) or "none"
+        found = ", ".join(path.name for path in package.glob("_C.*.so")) or "none"
         raise ImportError(
             f"dsv4_npu_ops at {package} has no extension that Python {platform.python_version()} loads (found: {found}"
             f"; expected: _C.abi3.so): build it again with {sys.executable}"
