@@ -16,8 +16,12 @@ missing = [name for name in ("numpy", "pytest", "hypothesis") if name not in sys
 assert len(missing) == 3, f"imported beside torch: {missing}"
 cos = torch.arange(8.0).reshape(4, 2)
 assert d.rope_gather(cos, cos, torch.tensor([2, 0]))[0].tolist() == [[4.0, 5.0], [0.0, 1.0]]
-try:
-    d.rope_gather(cos, cos, torch.tensor([4]))
-except ValueError as error:
-    print(f"a bad position: {error}")
+# The kinds of errors, which torch translates in its own way.
+for kind, sin, position in ((IndexError, cos, 4), (ValueError, cos[:3], 0)):
+    try:
+        d.rope_gather(cos, sin, torch.tensor([position]))
+    except kind as error:
+        print(f"{kind.__name__}: {error}")
+    else:
+        raise AssertionError(f"expected {kind.__name__}")
 print(f"dsv4_npu_ops {d.__version__} beside torch {torch.__version__}, Python {platform.python_version()}, aarch64")
