@@ -23,6 +23,10 @@ def test_nothing_hands_the_null_pointer_of_an_empty_tensor_to_the_c_library(func
 
 def test_every_parallel_loop_takes_its_grain_from_one_function():
     """A row may have no elements, and a grain is a quotient."""
-    loops = [loop for matches in sources_with(r"\bat::parallel_for\(").values() for loop in matches]
-    assert len(loops) >= 6
-    assert [loop for loop in loops if "rows_per_thread(" not in loop] == []
+    loops = sources_with(r"\bat::parallel_for\(")
+    assert sum(len(matches) for matches in loops.values()) >= 6
+    for path, matches in loops.items():
+        grains = re.findall(r"\w*_per_thread\b", " ".join(match.split("[&]")[0] for match in matches))
+        assert len(grains) == len(matches), path
+        for grain in set(grains) - {"rows_per_thread"}:
+            assert re.search(rf"\b{grain} =\s+(cpu::)?rows_per_thread\(", path.read_text()), (path, grain)

@@ -35,6 +35,12 @@ def make(**options: bool) -> tuple[d.RequestTables, d.KVAllocator]:
     return tables, d.KVAllocator(layout, tables, **options)
 
 
+def full_slots(tables: d.RequestTables, row: int, begin: int, end: int) -> list[int]:
+    """Slots of the tokens [begin, end) of a request, from its pages of ``full``."""
+    pages, size = tables.table("full")[row].tolist(), tables.page_size_of("full")
+    return [pages[token // size] * size + token % size for token in range(begin, end)]
+
+
 def frequencies() -> Tensor:
     """Rotations of ROPE_DIM / 2 pairs at every position."""
     positions = torch.arange(CONTEXT, dtype=torch.float32, device="cpu")
@@ -82,7 +88,7 @@ def play() -> dict[str, Any]:
     done["c4 slots"] = d.c4_slots_from_full(step.out_cache_loc.out_full_loc, num_groups=4)
     copied = d.RequestTables(tables.layout)
     d.write_req_tables(copied, rows, lengths, host([130, 9]), done["bundle"])
-    done["written"] = copied.in_order()
+    done["written"] = copied.op_tables
     buckets = GraphBuckets(tables, [BucketShape(2, 4)], cos, sin, token_rope={"main": (cos, sin)})
     done["bucket"] = buckets.fill([0, 1], [126, 5], 4).refresh()
     done["shared"] = allocator.share_prefix([0], [2], [127])
@@ -93,5 +99,5 @@ def play() -> dict[str, Any]:
     allocator.free([1])
     done["free pages"] = [allocator.available_pages(pool) for pool in POOLS]
     done["mapping"] = allocator.full_to_swa
-    done["tables"] = tables.in_order()
+    done["tables"] = tables.op_tables
     return plain(done)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import dsv4_npu_ops as d
-from modes.serving_round import play
+from modes.serving_round import full_slots, play
 
 ROUND = play()
 
@@ -78,12 +78,12 @@ def test_tables_made_in_inference_mode_serve_outside_and_the_other_way_round():
         allocator = d.KVAllocator(layout, inside)
         first = allocator.alloc_extend([0], [0], [5])
     second = allocator.alloc_extend([0], [5], [7])
-    assert first.out_full_loc.tolist() + second.out_full_loc.tolist() == inside.full[0, :7].tolist()
+    assert first.out_full_loc.tolist() + second.out_full_loc.tolist() == full_slots(inside, 0, 0, 7)
     outside = d.RequestTables(layout)
     allocator = d.KVAllocator(layout, outside)
     with torch.inference_mode():
         slots = allocator.alloc_extend([0], [0], [7])
-    assert slots.out_full_loc.tolist() == outside.full[0, :7].tolist() == inside.full[0, :7].tolist()
+    assert slots.out_full_loc.tolist() == full_slots(outside, 0, 0, 7) == full_slots(inside, 0, 0, 7)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -4,9 +4,9 @@ import warnings
 
 import pytest
 import torch
-from modes.serving_round import ROPE_DIM, frequencies, host, make
 
 import dsv4_npu_ops as d
+from modes.serving_round import ROPE_DIM, frequencies, host, make
 
 COS, SIN = d.build_rope_tables(frequencies(), torch.float32)
 
@@ -25,18 +25,18 @@ def test_vmap_over_what_the_host_must_read_is_refused():
     tables, allocator = make()
     allocator.alloc_extend([0], [0], [130])
     lengths = torch.tensor([[126], [5]])
-    with pytest.raises(RuntimeError, match="vmap"):
+    with pytest.raises(RuntimeError, match=r"vmap|Batching rule"):
         torch.func.vmap(lambda length: d.flatten_verify_bundle(tables, host([0]), length, 4, seq_lens_cpu=length))(
             lengths
         )
 
 
-def test_functionalized_writes_are_the_writes():
+def test_functionalize_refuses_ops_that_write():
+    """torch.func.functionalize knows no op but torch's own that writes; torch.compile does (tests/test_compile.py)."""
+
     def rotate(features):
         d.apply_rotary(features, None, COS[:2], SIN[:2])
         return features * 2
 
-    features = torch.arange(2.0 * ROPE_DIM).view(2, 1, ROPE_DIM)
-    functional = torch.func.functionalize(rotate)(features.clone())
-    assert torch.equal(functional, rotate(features.clone()))
-    assert not torch.equal(functional, features * 2)
+    with pytest.raises(RuntimeError, match="alias annotations"):
+        torch.func.functionalize(rotate)(torch.arange(2.0 * ROPE_DIM).view(2, 1, ROPE_DIM))
