@@ -10,6 +10,8 @@ import torch
 
 # What several scripts need after the prelude of run_process.
 ROWS = """
+        import time
+
         import dsv4_npu_ops as d
         cos, positions = torch.zeros(4, 2).to("npu"), torch.zeros(3, dtype=torch.int64).to("npu")
 
@@ -95,7 +97,10 @@ def test_a_launch_that_fails_is_not_lost(run_process, queue):
 
         def launch_and_wait():
             d.rope_gather(cos, cos, positions)
-            torch.npu.synchronize()
+            # The queue's thread may note the failure only after a first wait has found the queue empty.
+            for _ in range(20):
+                torch.npu.synchronize()
+                time.sleep(0.01)
 
         attempt("launch", launch_and_wait)
         """,
