@@ -32,12 +32,10 @@ test-npu-sim: npu-sim
 	DSV4_NPU_SIM=1 TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(NPU_SIM_PYTEST) $(QUICK) tests/npu
 	DSV4_BACKEND=npu-sim TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(NPU_SIM_PYTEST) $(QUICK) tests/ops tests/cache
 
-# What the above leaves out; then tests of the ops, but for the slow ones and for arguments that no device sees, without
+# Tests of the ops again, but for the slow ones and for arguments that no device sees, without
 # torch_npu's task queue and caching allocator, so that every tensor has tight bounds; and some with its sanitizer, which
 # learns from the caching allocator when an address changes hands.
 test-npu-sim-thorough: npu-sim
-	DSV4_NPU_SIM=1 TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(NPU_SIM_PYTEST) $(THOROUGH) tests/npu
-	DSV4_BACKEND=npu-sim TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(NPU_SIM_PYTEST) $(THOROUGH) tests/ops tests/cache
 	DSV4_BACKEND=npu-sim TORCH_DEVICE_BACKEND_AUTOLOAD=0 TASK_QUEUE_ENABLE=0 PYTORCH_NO_NPU_MEMORY_CACHING=1 \
 		$(NPU_SIM_PYTEST) tests/ops -k "(oracle or overwritten or equal) and not transformers"
 	DSV4_BACKEND=npu-sim TORCH_DEVICE_BACKEND_AUTOLOAD=0 TASK_QUEUE_ENABLE=0 TORCH_NPU_SANITIZER=1 \
