@@ -79,6 +79,12 @@ def pytest_runtest_call() -> None:
     random_draws.seed_all()
 
 
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """A part without a test that is marked thorough has not failed."""
+    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and session.config.option.markexpr:
+        session.exitstatus = pytest.ExitCode.OK
+
+
 @pytest.fixture
 def device(request: pytest.FixtureRequest) -> Iterator[torch.device]:
     """Device under test."""
