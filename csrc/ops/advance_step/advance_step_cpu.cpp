@@ -1,10 +1,11 @@
 #include <ATen/Parallel.h>
 #include <c10/util/StringUtil.h>
 
-#include <cstring>
+#include <algorithm>
 #include <string>
 
 #include "cpu/pool_slots.h"
+#include "cpu/rows_per_thread.h"
 #include "ops/advance_step/advance_step.h"
 
 namespace dsv4 {
@@ -103,14 +104,14 @@ std::string describe(int32_t fault, int64_t i, const VerifiedRow& row, const Adv
 // hidden: [T, row_bytes]; next: [B, row_bytes].
 void copy_hidden(const RowReader& rows, const AdvanceStepParams& p, const char* hidden, char* next) {
     const int64_t row_bytes = 2 * p.hidden_row_halves;
-    at::parallel_for(0, p.num_rows, 1 + kBytesPerThread / (row_bytes + 1), [&](int64_t begin, int64_t end) {
+    at::parallel_for(0, p.num_rows, cpu::rows_per_thread(kBytesPerThread, row_bytes), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
             const VerifiedRow row = rows(i);
             const AdvancedRow advanced = advanced_row(row, p);
             if (advanced.accepted != 0) {
-                std::memcpy(next + i * row_bytes, hidden + sampled_token(row, advanced) * row_bytes, row_bytes);
+                std::copy_n(hidden + sampled_token(row, advanced) * row_bytes, row_bytes, next + i * row_bytes);
             } else {
-                std::memset(next + i * row_bytes, 0, row_bytes);
+                std::fill_n(next + i * row_bytes, row_bytes, 0);
             }
         }
     });

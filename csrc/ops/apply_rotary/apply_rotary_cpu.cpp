@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "cpu/rows_per_thread.h"
 #include "ops/apply_rotary/apply_rotary.h"
 #include "torch/rope_dtype.h"
 
@@ -32,7 +33,7 @@ void rotate_all(const at::Tensor& x, const RotaryOperand& operand, const at::Ten
     const auto* cos_rows = cos.const_data_ptr<table_t>();
     const auto* sin_rows = sin.const_data_ptr<table_t>();
     const float sign = p.inverse ? -1.0f : 1.0f;
-    const int64_t tokens_per_thread = 1 + kFeaturesPerThread / (operand.num_heads * p.rope_dim + 1);
+    const int64_t tokens_per_thread = cpu::rows_per_thread(kFeaturesPerThread, operand.num_heads * p.rope_dim);
     at::parallel_for(0, p.num_tokens, tokens_per_thread, [&](int64_t begin, int64_t end) {
         for (int64_t token = begin; token < end; ++token) {
             for (int64_t head = 0; head < operand.num_heads; ++head) {

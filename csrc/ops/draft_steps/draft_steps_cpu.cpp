@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cpu/pool_slots.h"
+#include "cpu/rows_per_thread.h"
 #include "ops/draft_steps/draft_steps.h"
 #include "torch/check.h"
 
@@ -121,8 +122,8 @@ void run(const DraftStepsParams& p, const DraftStepsTensors& t) {
     const Buffers buffers{t.slots.mutable_data_ptr<int32_t>(), t.positions.mutable_data_ptr<int64_t>(),
                           t.kv_lens.mutable_data_ptr<int32_t>(), static_cast<char*>(t.cos.mutable_data_ptr()),
                           static_cast<char*>(t.sin.mutable_data_ptr())};
-    const int64_t entry_bytes = draft_bytes(p) / max_of<int64_t>(1, p.num_entries);
-    at::parallel_for(0, p.num_entries, 1 + kBytesPerThread / (1 + entry_bytes), [&](int64_t begin, int64_t end) {
+    const int64_t entries_per_thread = cpu::rows_per_thread(kBytesPerThread, draft_entry_bytes(p));
+    at::parallel_for(0, p.num_entries, entries_per_thread, [&](int64_t begin, int64_t end) {
         write_entries(begin, end, drafts, slots, tables, buffers, p);
     });
 }

@@ -90,8 +90,13 @@ DSV4_HOST_DEVICE constexpr int64_t draft_output(int64_t step, int64_t entry, con
 
 DSV4_HOST_DEVICE constexpr int64_t draft_rope_elems(int64_t row, const DraftStepsParams& p) { return row * p.rope_dim; }
 
+// Output of an entry, in all steps.
+DSV4_HOST_DEVICE constexpr int64_t draft_entry_bytes(const DraftStepsParams& p) {
+    return p.num_steps * (16 + 2 * p.rope_dim * p.rope_bytes);
+}
+
 DSV4_HOST_DEVICE constexpr int64_t draft_bytes(const DraftStepsParams& p) {
-    return p.num_steps * p.num_entries * (16 + 2 * p.rope_dim * p.rope_bytes);
+    return p.num_entries * draft_entry_bytes(p);
 }
 
 // Device: requests, and dummies in groups of topk, are shared out and cut into tiles. Slots of a tile take one row of

@@ -3,6 +3,7 @@
 
 #include <type_traits>
 
+#include "cpu/rows_per_thread.h"
 #include "ops/rope_gather/rope_gather.h"
 #include "torch/rope_dtype.h"
 
@@ -56,7 +57,8 @@ template <typename in_t, typename out_t, typename index_t, typename Row>
 void gather(const in_t* cos, const in_t* sin, const index_t* positions, out_t* cos_out, out_t* sin_out,
             const RopeGatherParams& p, const Row& write_row) {
     const int64_t row_bytes = 2 * p.rope_dim * static_cast<int64_t>(sizeof(out_t));
-    at::parallel_for(0, p.num_positions, 1 + kBytesPerThread / (row_bytes + 1), [&](int64_t begin, int64_t end) {
+    const int64_t rows_per_thread = cpu::rows_per_thread(kBytesPerThread, row_bytes);
+    at::parallel_for(0, p.num_positions, rows_per_thread, [&](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; ++row) {
             const int64_t ahead = rope_table_offset_elems(positions[min_of(row + kPrefetchRows, end - 1)], p);
             __builtin_prefetch(cos + ahead);

@@ -1,6 +1,7 @@
 #include <ATen/Parallel.h>
 #include <c10/util/complex.h>
 
+#include "cpu/rows_per_thread.h"
 #include "ops/rope_tables/rope_tables.h"
 #include "torch/rope_dtype.h"
 
@@ -13,8 +14,7 @@ constexpr int64_t kPairsPerThread = 1 << 18;
 // freqs: (real, imaginary) floats of [max_pos, D / 2]; cos, sin: [max_pos, D].
 template <typename out_t>
 void fill_tables(const float* freqs, out_t* cos, out_t* sin, const RopeTablesParams& p) {
-    const int64_t rows_per_thread = 1 + kPairsPerThread / (p.num_pairs + 1);
-    at::parallel_for(0, p.max_pos, rows_per_thread, [&](int64_t begin, int64_t end) {
+    at::parallel_for(0, p.max_pos, cpu::rows_per_thread(kPairsPerThread, p.num_pairs), [&](int64_t begin, int64_t end) {
         for (int64_t position = begin; position < end; ++position) {
             for (int64_t pair = 0; pair < p.num_pairs; ++pair) {
                 const int64_t from = rope_tables_real_offset_elems(position, pair, p);
