@@ -1,6 +1,7 @@
 """Paged allocation over all six pools (docs/spec.md, allocation; invariants)."""
 
 from threading import Lock
+from typing import NoReturn
 
 import torch
 from torch import Tensor
@@ -119,6 +120,12 @@ class KVAllocator:
         if full_to_swa:
             mapping = torch.zeros(layout.num_slots("full"), dtype=torch.int64, device="cpu")
             self.full_to_swa = mapping.to(layout.device)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "KVAllocator: cannot be pickled or copied, because two would hand out the same pages; "
+            "its layout and tables can be"
+        )
 
     @_caller_errors
     def alloc_extend(
