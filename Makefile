@@ -79,6 +79,7 @@ test-ascend-sim-a5: build-sim
 
 include tests/npu_sim/npu_sim.mk
 include tests/transfer/transfer.mk
+include tests/sanitize/sanitize.mk
 
 # New examples for the property tests, until MINUTES have passed or of one SEED; DSV4_BACKEND=ascend-sim in the simulator.
 MINUTES ?= 10

@@ -2,6 +2,7 @@
 
 import ctypes
 import json
+import os
 import warnings
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ import torch
 import dsv4_npu_ops  # noqa: F401  (registers the ops that the backend overrides)
 
 ROOT = Path(__file__).resolve().parents[2]
-LIBRARY = ROOT / "build" / "cmake" / "tests" / "ascend_backend" / "libdsv4_ascend_backend.so"
+# An instrumented build (tests/sanitize) has a folder of its own.
+BUILD = Path(os.environ.get("DSV4_BUILD_ROOT", ROOT / "build"))
+LIBRARY = BUILD / "cmake" / "tests" / "ascend_backend" / "libdsv4_ascend_backend.so"
 ERROR_LANE_WORDS = 8
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,8 @@ ROOT = HERE.parents[1]
 @pytest.fixture(scope="session")
 def _loaded() -> Simulator:
     sources = sorted((HERE / "kernels").glob("*.cpp"))
-    build_dir = ROOT / "build" / "sim_own_tests"
+    # An instrumented build (tests/sanitize) has a folder of its own.
+    build_dir = Path(os.environ.get("DSV4_BUILD_ROOT", ROOT / "build")) / "sim_own_tests"
     build_dir.mkdir(parents=True, exist_ok=True)
     # Workers of one test run share the folder: the first builds, the others wait and find it built.
     with (build_dir / "lock").open("w") as lock:

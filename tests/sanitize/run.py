@@ -1,0 +1,91 @@
+"""Tests over an instrumented build: python tests/sanitize/run.py <address|thread|coverage> [part ..]
+
+A part is a run of pytest. The program prints what each has cost and what the sanitizers have reported, and fails when a
+test failed or anything was reported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+from dataclasses import dataclass, field
+
+from coverage_report import report_coverage
+from instrumented import ROOT, Build
+
+
+@dataclass(frozen=True)
+class Part:
+    """One run of pytest. Hypothesis draws as few examples as for mutants: a fault of memory needs no rare values."""
+
+    paths: tuple[str, ...]
+    options: tuple[str, ...] = ("-n", "auto", "--maxprocesses", "8")
+    variables: dict[str, str] = field(default_factory=dict)
+
+
+FEW = ("-m", "not thorough", "--hypothesis-profile", "narrow")
+SERIAL = ("-n", "0")  # a worker of xdist would have one OpenMP thread
+KERNELS = {"DSV4_BACKEND": "ascend-sim", "DSV4_SIM_BLOCKS": "0,7"}
+NPU = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+CPU_TESTS = ("tests/ops", "tests/cache", "tests/graph", "tests/disagg", "tests/modes")
+
+PARTS: dict[str, dict[str, Part]] = {
+    "address": {
+        "planted": Part(("tests/sanitize",)),
+        "cpu": Part(CPU_TESTS),
+        "simulator": Part(("tests/sim",)),
+        "kernels": Part(("tests/ops", "tests/cache"), variables=KERNELS),
+        "npu": Part(("tests/npu",), SERIAL, {"DSV4_NPU_SIM": "1", **NPU}),
+    },
+    "thread": {
+        "planted": Part(("tests/sanitize",)),
+        "threads": Part(
+            ("tests/modes/test_threads.py", "tests/cache/test_allocator_threads.py", "tests/ops/test_launch_dump.py"),
+            SERIAL,
+        ),
+    },
+    "coverage": {
+        "cpu": Part((*CPU_TESTS, "tests/test_row_arguments.py")),
+        "kernels": Part(("tests/ops", "tests/cache"), variables=KERNELS),
+    },
+}
+
+
+def run_part(build: Build, name: str, part: Part) -> bool:
+    """Whether all tests passed."""
+    paths = [path for path in part.paths if (ROOT / path).exists()]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, "-m", "pytest", *part.options, *FEW, *paths]
+    passed = subprocess.run(command, cwd=ROOT, env=build.environment(**part.variables), check=False).returncode == 0
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    print(f"{build.kind}, {name}: {'passed' if passed else 'FAILED'}, {seconds:.0f} s of processor time", flush=True)
+    return passed
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("kind", choices=PARTS)
+    parser.add_argument("parts", nargs="*", help="default: all of the kind")
+    arguments = parser.parse_args()
+    parts = PARTS[arguments.kind]
+    if unknown := set(arguments.parts) - parts.keys():
+        parser.error(f"parts are {', '.join(sorted(unknown))}, expected some of {', '.join(parts)}")
+    build = Build(arguments.kind)
+    build.make()
+    build.clear_reports()
+    results = [run_part(build, name, parts[name]) for name in arguments.parts or parts]
+    for report in build.reported():
+        print(f"{report}:\n{report.read_text(errors='replace')}")
+    if arguments.kind == "coverage":
+        report_coverage(build)
+    if not all(results) or build.reported():
+        raise SystemExit(f"{len(results) - sum(results)} parts failed, {len(build.reported())} processes reported")
+
+
+if __name__ == "__main__":
+    os.environ.pop("PYTEST_ADDOPTS", None)
+    main()
