@@ -15,6 +15,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 SUPPRESSIONS = HERE / "suppressions"
+BUILT = ("_C.abi3.so", "_built_for.py")  # what a build puts into the package
 
 # Frame pointers for stacks that start in code without them; line tables name the lines.
 _READABLE = "-O1 -g1 -fno-omit-frame-pointer"
@@ -159,10 +160,10 @@ class Build:
             if old.is_symlink():
                 old.unlink()
         for source in (ROOT / "python" / "dsv4_npu_ops").iterdir():
-            if source.suffix != ".so" and source.name != "__pycache__":
+            if source.suffix != ".so" and source.name not in (*BUILT, "__pycache__"):
                 (package / source.name).symlink_to(source)
-        (extension,) = cmake_folder.glob("_C.*.so")
-        (package / extension.name).symlink_to(extension)
+        for name in BUILT:
+            (package / name).symlink_to(cmake_folder / name)
 
 
 def _compiler() -> str:
