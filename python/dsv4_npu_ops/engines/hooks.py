@@ -1,0 +1,120 @@
+"""Functions of an engine that are replaced, and what happens when they are not as expected."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+import pkgutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from dsv4_npu_ops.engines.settings import Mode
+
+logger = logging.getLogger("dsv4_npu_ops.engines")
+
+
+class Unexpected(Exception):
+    """A replacement was given what it does not know, and has changed nothing: the engine's own function is called."""
+
+
+@dataclass(frozen=True)
+class Hook:
+    """One function of an engine and what replaces it.
+
+    Attributes:
+        target: dotted path of the function or method.
+        replacement: called with the engine's function and then the arguments of the call; its parameters after the
+            first are those of the engine's function, which is how a changed signature is noticed.
+        first, last: versions of the engine, from and to, for which the function is known.
+        shadow: the same, for shadow runs: lets the engine's function do its work and compares. None: nothing is done.
+    """
+
+    target: str
+    replacement: Callable[..., Any]
+    first: str
+    last: str
+    shadow: Callable[..., Any] | None = None
+
+    @property
+    def name(self) -> str:
+        """Class and function, or the function."""
+        parts = self.target.split(".")
+        return ".".join(parts[-2:]) if parts[-2][:1].isupper() else parts[-1]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Whether a hook is used, and why not."""
+
+    hook: Hook
+    refused: str | None = None
+
+
+_said: set[str] = set()
+
+
+def say_once(message: str) -> None:
+    """A warning in the engine's log, once a process."""
+    if message not in _said:
+        _said.add(message)
+        logger.warning("dsv4_npu_ops: %s", message)
+
+
+def version_tuple(version: str) -> tuple[int, ...]:
+    """``0.5.23.post1`` as ``(0, 5, 23)``: the leading numbers."""
+    numbers = []
+    for part in version.split("."):
+        if not part.isdigit():
+            break
+        numbers.append(int(part))
+    return tuple(numbers)
+
+
+def decide(hooks: Iterable[Hook], version: str) -> list[Decision]:
+    """Which hooks fit an engine of this version: those of the version whose function is there with its parameters.
+
+    Hooks of other versions are left out when another hook has the same target, and refused otherwise.
+    """
+    hooks = list(hooks)
+    at = version_tuple(version)
+    fitting = [hook for hook in hooks if version_tuple(hook.first) <= at <= version_tuple(hook.last)]
+    decisions = [Decision(hook, _fault(hook)) for hook in fitting]
+    known = {hook.target for hook in fitting}
+    for hook in hooks:
+        if hook.target not in known:
+            known.add(hook.target)
+            decisions.append(Decision(hook, f"known from {hook.first} to {hook.last}, not in {version}"))
+    return decisions
+
+
+def _fault(hook: Hook) -> str | None:
+    try:
+        original = pkgutil.resolve_name(hook.target)
+    except (ImportError, AttributeError) as error:
+        return f"not found ({error})"
+    given, expected = _parameters(original), _parameters(hook.replacement)[1:]
+    return None if given == expected else f"takes ({', '.join(given)}), expected ({', '.join(expected)})"
+
+
+def _parameters(function: Callable[..., Any]) -> list[str]:
+    stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    return [stars.get(p.kind, "") + p.name for p in inspect.signature(function).parameters.values()]
+
+
+def around(hook: Hook, mode: Mode) -> Callable[..., Any] | None:
+    """What is called in the engine's place: with its function and the arguments; None where the mode has nothing."""
+    function = hook.shadow if mode is Mode.SHADOW else hook.replacement
+    if function is None:
+        return None
+
+    @functools.wraps(function)
+    def call(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(original, *args, **kwargs)
+        except Unexpected as reason:
+            say_once(f"{hook.name} is the engine's own for calls like this: {reason}")
+            return original(*args, **kwargs)
+
+    return call
