@@ -1,0 +1,88 @@
+"""Slots of one verify pass in all pools, by one launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dsv4_npu_ops.engines.hooks import Hook, Unexpected
+from dsv4_npu_ops.engines.sglang.shadow import compare
+from dsv4_npu_ops.engines.sglang.tables import tables_of_allocator
+from dsv4_npu_ops.layout import Step, StepRows
+from dsv4_npu_ops.ops import build_step
+from dsv4_npu_ops.ops.step_sizes import step_sizes
+
+_HOOKS_MODULE = "sglang.srt.hardware_backend.npu.dsv4.dsv4_common_hooks"
+
+
+def build_verify_bundle(
+    original: Callable[..., Any], batch: Any, draft_token_num: int, *, live_seq_lens_cpu: Tensor | None = None
+) -> Any:
+    """``maybe_build_dsv4_verify_bundle``."""
+    pool, reserved = batch.req_to_token_pool, batch.out_cache_loc_dsv4
+    if reserved is None or not hasattr(pool, "req_to_c128_sidecar"):
+        return None
+    lens = batch.seq_lens_cpu if live_seq_lens_cpu is None else live_seq_lens_cpu
+    if lens is None:
+        raise Unexpected("no seq_lens_cpu")
+    size, width = len(batch.req_pool_indices_cpu), int(draft_token_num)
+    full, requests = batch.out_cache_loc, batch.req_pool_indices
+    if full is None or full.shape[0] != size * width or requests is None or requests.shape[0] < size:
+        raise Unexpected("out_cache_loc that is not the verified tokens of the batch")
+    tables = tables_of_allocator(batch.token_to_kv_pool_allocator, pool)
+    host_rows = StepRows.verify(torch.as_tensor(lens).flatten()[:size].contiguous(), width)
+    _, c4_groups, c128_groups = step_sizes(host_rows)
+    swa = _empty(full, torch.int64, size * width)
+    c4, c128 = _empty(full, full.dtype, _room(size, width, 4)), _empty(full, torch.int64, _room(size, width, 128))
+    (on_device,) = tables.staging.to_device(host_rows.seq_lens)
+    out = Step(out_swa_loc=swa, out_c4_loc=c4, out_c128_loc=c128)
+    build_step(tables.tables, StepRows.verify(on_device, width), out, req_pool_indices=requests[:size])
+    return type(reserved)(
+        out_full_loc=full,
+        out_swa_loc=swa,
+        out_c4_loc=c4[:c4_groups],
+        out_c128_loc=c128[:c128_groups],
+    )
+
+
+def shadow_build_verify_bundle(
+    original: Callable[..., Any], batch: Any, draft_token_num: int, *, live_seq_lens_cpu: Tensor | None = None
+) -> Any:
+    """SGLang's bundle is used; ours is built beside it and compared."""
+    theirs = original(batch, draft_token_num, live_seq_lens_cpu=live_seq_lens_cpu)
+
+    def again() -> Any:
+        return build_verify_bundle(original, batch, draft_token_num, live_seq_lens_cpu=live_seq_lens_cpu)
+
+    ours = again()
+    fields = ("out_full_loc", "out_swa_loc", "out_c4_loc", "out_c128_loc")
+    compare(
+        "maybe_build_dsv4_verify_bundle",
+        {name: getattr(theirs, name, None) for name in fields},
+        {name: getattr(ours, name, None) for name in fields},
+        again,
+    )
+    return theirs
+
+
+def _room(rows: int, width: int, ratio: int) -> int:
+    tokens = rows * width
+    return max(1, min(tokens, tokens // ratio + rows))
+
+
+def _empty(like: Tensor, dtype: torch.dtype, size: int) -> Tensor:
+    return torch.empty(size, dtype=dtype, device=like.device)
+
+
+HOOKS = (
+    Hook(
+        f"{_HOOKS_MODULE}.maybe_build_dsv4_verify_bundle",
+        build_verify_bundle,
+        "0.5.18",
+        "0.5.23",
+        shadow_build_verify_bundle,
+    ),
+)

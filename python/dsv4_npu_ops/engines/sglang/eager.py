@@ -1,0 +1,205 @@
+"""Metadata of a step that runs without a graph: chunks, decodes and verifies, in one launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dsv4_npu_ops.engines.hooks import Hook, Unexpected
+from dsv4_npu_ops.engines.sglang.shadow import compare, live_pages
+from dsv4_npu_ops.engines.sglang.step_call import StepCall
+from dsv4_npu_ops.engines.sglang.tables import C128_TOKENS, SglangTables, tables_of_backend
+from dsv4_npu_ops.engines.sglang.versions import without_known_faults
+from dsv4_npu_ops.layout import Step, StepRows
+
+_MIXIN = "sglang.srt.hardware_backend.npu.attention.ascend_dsv4_backend.CompressorAscendBackendMixin"
+_RATIOS = (4, 128)
+_LEAD = {4: 8, 128: 128}
+
+
+def build_compress_metadata(original: Callable[..., Any], self: Any, forward_batch: Any) -> None:
+    """``_build_npu_compress_metadata``: groups, page tables and, where the kernels take them, state tables."""
+    step = _plan(self, forward_batch)
+    step.call.run()
+    step.publish(self.forward_metadata)
+
+
+def shadow_build_compress_metadata(original: Callable[..., Any], self: Any, forward_batch: Any) -> None:
+    """SGLang builds; the same is built beside it and compared."""
+    step = _plan(self, forward_batch)
+    original(self, forward_batch)
+    step.call.run()
+    mine = SimpleNamespace()
+    step.publish(mine)
+    named = without_known_faults(dict.fromkeys(_COMPARED), forward_batch.forward_mode.is_target_verify())
+    theirs = {name: getattr(self.forward_metadata, name, None) for name in named}
+    live = live_pages(step.call.tables.tables, theirs, step.starts, step.final_lens)
+    compare(
+        "_build_npu_compress_metadata", theirs, {name: getattr(mine, name, None) for name in named}, step.call.run, live
+    )
+
+
+_COMPARED = (
+    "start_pos",
+    "seqused",
+    *(f"positions_cmp_padding_c{ratio}" for ratio in _RATIOS),
+    *(f"c{ratio}_loc" for ratio in _RATIOS),
+    *(f"c{ratio}_page_table" for ratio in _RATIOS),
+)
+
+
+@dataclass(frozen=True)
+class _EagerStep:
+    """A step that is known to be possible; all lengths on the host."""
+
+    call: StepCall
+    starts: Tensor
+    final_lens: Tensor
+    rooms: dict[int, int]
+    groups: dict[int, int]
+    capacity: int
+    cycle_table: Tensor | None
+
+    def publish(self, metadata: Any) -> None:
+        """Gives SGLang's metadata the names that its kernels read."""
+        out = self.call.out
+        metadata.dsv4_cycle_state_block_table = self.cycle_table
+        metadata.dsv4_max_input_capacity = self.capacity
+        metadata.dsv4_explicit_state_block_tables = {}
+        metadata.start_pos, metadata.seqused = out.start_pos, out.seqused
+        for ratio, room in self.rooms.items():
+            loc = getattr(out, f"out_c{ratio}_loc")
+            setattr(metadata, f"c{ratio}_loc", None if loc is None else loc[: self.groups.get(ratio)])
+            setattr(metadata, f"positions_cmp_padding_c{ratio}", getattr(out, f"positions_c{ratio}")[:room])
+            setattr(metadata, f"c{ratio}_page_table", getattr(out, f"c{ratio}_page_table"))
+            states = getattr(out, f"c{ratio}_state_locs")
+            if states is not None:
+                metadata.dsv4_explicit_state_block_tables[ratio] = states
+
+
+def _plan(self: Any, forward_batch: Any) -> _EagerStep:
+    mode = forward_batch.forward_mode
+    if mode.is_decode():
+        return _rows_of_width(self, forward_batch, 1, False)
+    if mode.is_target_verify():
+        return _rows_of_width(self, forward_batch, int(forward_batch.spec_info.draft_token_num), True)
+    if mode.is_extend_without_speculative():
+        return _chunks(self, forward_batch)
+    raise Unexpected(f"mode {mode}")
+
+
+def _rows_of_width(self: Any, forward_batch: Any, width: int, is_verify: bool) -> _EagerStep:
+    batch = forward_batch.batch_size
+    if is_verify:
+        # Host lengths of the batch are L or L + n, by algorithm; those of the metadata are always L + n.
+        starts = (_host(self.forward_metadata.seq_lens_cpu_int)[:batch] - width).clamp(min=0)
+        finals = torch.where(starts > 0, starts + width, starts)
+        rows = StepRows.verify(forward_batch.seq_lens, width)
+    else:
+        finals = _host(forward_batch.seq_lens_cpu)
+        starts = (finals - 1).clamp(min=0)
+        rows = StepRows.final(forward_batch.seq_lens)
+    tokens = forward_batch.positions.shape[0] if is_verify else batch
+    # A verify without a bundle has no slots of groups; a decode without one writes them to slot 0, so all of them are 0.
+    has_bundle = forward_batch.out_cache_loc_dsv4 is not None
+    if not has_bundle and not is_verify:
+        raise Unexpected("a decode without out_cache_loc_dsv4")
+    return _step(self, forward_batch, rows, starts, finals, tokens, width, has_bundle, exact=False)
+
+
+def _chunks(self: Any, forward_batch: Any) -> _EagerStep:
+    extends, finals = forward_batch.extend_seq_lens_cpu, _host(forward_batch.seq_lens_cpu)
+    prefixes = forward_batch.extend_prefix_lens
+    if extends is None or prefixes is None:
+        raise Unexpected("an extend without extend_seq_lens_cpu or extend_prefix_lens")
+    extends = torch.as_tensor(extends)
+    starts = finals - extends
+    given = forward_batch.extend_prefix_lens_cpu
+    if given is not None and not torch.equal(torch.as_tensor(given).to(starts.dtype), starts):
+        raise Unexpected("prefix lengths that are not the lengths without the chunk")
+    rows = StepRows.prefill(prefixes, forward_batch.seq_lens)
+    width = max(1, int(extends.max()) if extends.numel() else 0)
+    has_bundle = forward_batch.out_cache_loc_dsv4 is not None
+    tokens = forward_batch.positions.shape[0]
+    return _step(self, forward_batch, rows, starts, finals, tokens, width, has_bundle, exact=True)
+
+
+def _step(
+    self: Any,
+    forward_batch: Any,
+    rows: StepRows,
+    starts: Tensor,
+    finals: Tensor,
+    tokens: int,
+    width: int,
+    has_bundle: bool,
+    exact: bool,
+) -> _EagerStep:
+    tables, batch = tables_of_backend(self), forward_batch.batch_size
+    if not batch == rows.seq_lens.shape[0] == finals.shape[0]:
+        raise Unexpected("lengths of another number of rows than the batch")
+    device = rows.seq_lens.device
+    longest = int(finals.max()) if batch else 0
+    out = Step(start_pos=_int32(device, batch), seqused=_int32(device, batch))
+    rooms: dict[int, int] = {}
+    groups: dict[int, int] = {}
+    for ratio in _RATIOS:
+        if ratio not in self._dsv4_unique_compress_ratios:
+            continue
+        rooms[ratio] = min(tokens, tokens // ratio + batch)
+        room = max(1, rooms[ratio])
+        if exact:  # a chunk's slots of groups are as many as there are groups
+            groups[ratio] = int((finals // ratio - starts // ratio).sum())
+        setattr(out, f"positions_c{ratio}", torch.empty(room, dtype=torch.int64, device=device))
+        if has_bundle:
+            setattr(out, f"out_c{ratio}_loc", _int32(device, room))
+        setattr(out, f"c{ratio}_page_table", _int32(device, batch, _columns(self, tables, ratio, longest)))
+    arch35 = _is_arch35()
+    if not arch35:
+        for ratio in tables.state_ratios:
+            setattr(out, f"c{ratio}_state_locs", _int32(device, batch, _LEAD[ratio] + width))
+    cycle = forward_batch.req_pool_indices.to(torch.int32).contiguous() if arch35 else None
+    call = StepCall(tables, rows, forward_batch.req_pool_indices, out)
+    return _EagerStep(call, starts, finals, rooms, groups, width, cycle)
+
+
+def _columns(self: Any, tables: SglangTables, ratio: int, longest: int) -> int:
+    """SGLang's own: at least one group is looked at."""
+    groups = max(1, longest // ratio)
+    page = tables.c128_page_size if ratio == C128_TOKENS else int(self.page_size) // ratio
+    return -(-groups // page)
+
+
+def _host(lengths: Tensor | None) -> Tensor:
+    if lengths is None:
+        raise Unexpected("no seq_lens_cpu")
+    return torch.as_tensor(lengths).long()
+
+
+def _int32(device: torch.device, *shape: int) -> Tensor:
+    return torch.empty(shape, dtype=torch.int32, device=device)
+
+
+def _is_arch35() -> bool:
+    """Whether the device is an Atlas A5, by SGLang's own word; until 0.5.19 there is none."""
+    try:
+        from sglang.srt.hardware_backend.npu.utils import is_npu_arch35
+    except ImportError:
+        return False
+    return bool(is_npu_arch35())
+
+
+HOOKS = (
+    Hook(
+        f"{_MIXIN}._build_npu_compress_metadata",
+        build_compress_metadata,
+        "0.5.18",
+        "0.5.23",
+        shadow_build_compress_metadata,
+    ),
+)

@@ -1,0 +1,126 @@
+"""SGLang's own tables, as the ops take them (versions from 0.5.18)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from dsv4_npu_ops.cache.host_staging import HostStaging
+from dsv4_npu_ops.engines.hooks import Unexpected
+from dsv4_npu_ops.layout import (
+    DividedSlots,
+    MappedSlots,
+    PageRing,
+    PageTable,
+    RequestRing,
+    RequestTables,
+    SlotTable,
+)
+from dsv4_npu_ops.layout.pool_address import PoolAddress
+
+C128_TOKENS = 128
+"""Tokens behind an entry of the ratio-128 pool."""
+
+_ATTRIBUTE = "_dsv4_npu_ops_tables"
+
+
+@dataclass(frozen=True, eq=False)
+class SglangTables:
+    """SGLang's tables and what goes with them.
+
+    Attributes:
+        tables: the tables. A draft worker has ``full`` and ``swa`` alone.
+        dummy_slots: what stands for no slot: 0, and in state tables the row that a state pool keeps for it.
+        c128_page_size: slots of a page of the ratio-128 pool; 0 without one.
+        staging: host lengths on their way to the device.
+        state_ratios: compress ratios that have a state pool.
+        sources: request tables, full-to-swa mapping and ratio-128 pages that the tables were made of.
+    """
+
+    tables: RequestTables
+    dummy_slots: dict[str, int]
+    c128_page_size: int
+    staging: HostStaging
+    state_ratios: tuple[int, ...]
+    sources: tuple[Tensor, Tensor, Tensor | None]
+
+
+def tables_of_backend(backend: Any) -> SglangTables:
+    """All pools of an attention backend, made once and again when SGLang has replaced a tensor.
+
+    Raises:
+        Unexpected: something is not where this plug-in knows it.
+    """
+    pool = backend.req_to_token_pool
+    sidecar = pool.req_to_c128_sidecar if backend._dsv4_has_c128 else None
+    mapping = backend.token_to_kv_pool.full_to_swa_index_mapping
+
+    def make() -> SglangTables:
+        return _make(
+            (backend.req_to_token, mapping, sidecar),
+            int(backend.page_size),
+            int(pool.c128_page_size) if backend._dsv4_has_c128 else 0,
+            bool(backend._dsv4_has_c4),
+            int(backend._dsv4_sliding_window_size),
+            backend._dsv4_state_pools_by_ratio,
+        )
+
+    return _kept(backend, (backend.req_to_token, mapping, sidecar), make)
+
+
+def tables_of_allocator(allocator: Any, pool: Any) -> SglangTables:
+    """The pools that an allocator hands out slots of, for lookups that know no window.
+
+    Raises:
+        Unexpected: something is not where this plug-in knows it.
+    """
+    sources = pool.req_to_token, allocator.full_to_swa_index_mapping, pool.req_to_c128_sidecar
+
+    def make() -> SglangTables:
+        return _make(sources, int(allocator.page_size), int(pool.c128_page_size), True, C128_TOKENS, {})
+
+    return _kept(allocator, sources, make)
+
+
+def _kept(owner: Any, sources: tuple[Tensor | None, ...], make: Callable[[], SglangTables]) -> SglangTables:
+    known = getattr(owner, _ATTRIBUTE, None)
+    if known is None or any(a is not b for a, b in zip(known.sources, sources, strict=True)):
+        known = make()
+        setattr(owner, _ATTRIBUTE, known)
+    return known
+
+
+def _make(
+    sources: tuple[Tensor | None, ...],
+    page_size: int,
+    c128_page_size: int,
+    has_c4: bool,
+    window: int,
+    state_pools: dict[int, Any],
+) -> SglangTables:
+    slots, mapping, sidecar = sources
+    if slots is None or mapping is None:
+        raise Unexpected("there is no req_to_token or no full-to-swa mapping")
+    pools: dict[str, PoolAddress] = {"full": SlotTable(slots, page_size), "swa": MappedSlots(mapping, page_size)}
+    context, dummy_slots = slots.shape[1], {}
+    if has_c4:
+        pools["c4"] = DividedSlots()
+    if sidecar is not None:
+        pools["c128"] = PageTable(sidecar, c128_page_size)
+        # Rows of slots are a little longer than the longest request; no group lies in the excess.
+        context = min(context, (sidecar.shape[1] * c128_page_size + 1) * C128_TOKENS - 1)
+    for ratio, state_pool in state_pools.items():
+        ring = int(state_pool.ring_size)
+        pools[f"c{ratio}_state"] = PageRing(ring) if ratio == 4 else RequestRing(ring)
+        dummy_slots[f"c{ratio}_state"] = int(state_pool.dummy_state_loc)
+    return SglangTables(
+        RequestTables.of(pools, sliding_window=window, max_context_len=context),
+        dummy_slots,
+        c128_page_size,
+        HostStaging(slots.device),
+        tuple(state_pools),
+        (slots, mapping, sidecar),
+    )

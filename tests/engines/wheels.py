@@ -1,0 +1,87 @@
+"""Engines' wheels, fetched without their dependencies and unpacked below build/engines; nothing of them is committed.
+
+python tests/engines/wheels.py sglang 0.5.23 ..   fetches and says where they are.
+"""
+
+import argparse
+import hashlib
+import subprocess
+import sys
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parents[2] / "build" / "engines"
+PLATFORM = ("--python-version", "3.11", "--platform", "manylinux_2_34_x86_64", "--only-binary=:all:")
+
+
+class Unavailable(Exception):
+    """A wheel cannot be fetched here."""
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """One engine's wheel, the same for every machine: only its Python files are read."""
+
+    engine: str
+    version: str
+    sha256: str
+
+    @property
+    def folder(self) -> Path:
+        """Where it is unpacked."""
+        return FOLDER / f"{self.engine}-{self.version}"
+
+    def unpacked(self) -> Path:
+        """The folder with the engine's packages; fetched when it is not there.
+
+        Raises:
+            Unavailable: it could not be fetched, or is another file than expected.
+        """
+        if not (self.folder / ".complete").exists():
+            self._fetch()
+        return self.folder
+
+    def _fetch(self) -> None:
+        downloads = FOLDER / "downloads"
+        downloads.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", *PLATFORM, "--dest", str(downloads)]
+        done = subprocess.run([*command, f"{self.engine}=={self.version}"], capture_output=True, text=True, check=False)
+        files = list(downloads.glob(f"{self.engine.replace('-', '_')}-{self.version}-*.whl"))
+        if len(files) != 1:
+            raise Unavailable(f"{self.engine} {self.version} cannot be fetched: {done.stderr.strip()[-300:]}")
+        given = hashlib.sha256(files[0].read_bytes()).hexdigest()
+        if given != self.sha256:
+            files[0].unlink()
+            raise Unavailable(f"{self.engine} {self.version} has sha256 {given}, expected {self.sha256}")
+        with zipfile.ZipFile(files[0]) as archive:
+            archive.extractall(self.folder)
+        (self.folder / ".complete").touch()
+        files[0].unlink()
+
+
+WHEELS = {
+    (wheel.engine, wheel.version): wheel
+    for wheel in (
+        Wheel("sglang", "0.5.17", "575e38f5683624ded3b4bb267f637a098e5ed37d13a1d1ff5ea09bd781a04d16"),
+        Wheel("sglang", "0.5.18", "e97b585dd2d5db2802599feba47c84cce972f5e1231a6816fef996200207b5cf"),
+        Wheel("sglang", "0.5.19", "425e87377e725d03db8262382008f3fd9561a6cf5d82f485f8b9929f02ffe12b"),
+        Wheel("sglang", "0.5.20", "1573527042f4f6b4ead838302818595fc77fdc611dbcc2e40cd150fbc8f8513c"),
+        Wheel("sglang", "0.5.21", "96c029f75dec99baa33a5db3d41b1bebefdd6bcfba3a2f7c807fe1cf49a87c20"),
+        Wheel("sglang", "0.5.22", "cc9a0f15bd8f877a0584fdb7a1702240177a1f1cc8d17c978715161717b9037b"),
+        Wheel("sglang", "0.5.23", "00b3cd5b265ac76c64185fbb6b95424f324ddd9f428d0306b77bc9db9d859937"),
+    )
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("engine")
+    parser.add_argument("versions", nargs="+")
+    arguments = parser.parse_args()
+    for version in arguments.versions:
+        print(WHEELS[arguments.engine, version].unpacked())
+
+
+if __name__ == "__main__":
+    main()
