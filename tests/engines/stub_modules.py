@@ -79,7 +79,7 @@ class _Base:
 class StubModule(types.ModuleType):
     """Has every attribute, and every submodule."""
 
-    __path__: list[str] = []
+    __path__ = ()
     __version__ = "0.0.0"
 
     def __getattr__(self, name: str) -> Any:

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 import torch._dynamo
 import torch._inductor.compile_fx  # noqa: F401
-from engines.stub_modules import Anything, StubFinder, importer_is_below, is_one_of
 
 import dsv4_npu_ops  # noqa: F401
+from engines.stub_modules import Anything, StubFinder, importer_is_below, is_one_of
 
 NPU = "sglang.srt.hardware_backend.npu."
 
@@ -142,5 +142,3 @@ def _ascend_states(folder: Path) -> None:
                 exec(ast.unparse(node), names)
                 module.AscendStateType = names["AscendStateType"]  # type: ignore[attr-defined]
     sys.modules[name] = module
-
-

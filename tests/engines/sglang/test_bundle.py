@@ -4,11 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from engines.sglang.test_graphs import bundle_of, world_of
-from engines.sglang.world import VERSION, DraftBackend, OutCacheLoc, sgl
 
 from dsv4_npu_ops.engines.hooks import version_tuple
 from dsv4_npu_ops.engines.sglang import bundle, drafts, rope
+from engines.sglang.test_graphs import bundle_of, world_of
+from engines.sglang.world import VERSION, DraftBackend, OutCacheLoc, sgl
 
 FIELDS = ("out_full_loc", "out_swa_loc", "out_c4_loc", "out_c128_loc")
 

@@ -5,12 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from engines.sglang.compared import assert_same_buffers
-from engines.sglang.test_graphs import ROTATES_AT_FIRST, bundle_of, world_of
-from engines.sglang.world import DEVICE, ForwardMode, World, backend_of, sgl
 
 from dsv4_npu_ops.engines.hooks import Unexpected
 from dsv4_npu_ops.engines.sglang import eager
+from engines.sglang.compared import assert_same_buffers
+from engines.sglang.test_graphs import ROTATES_AT_FIRST, bundle_of, world_of
+from engines.sglang.world import DEVICE, ForwardMode, World, backend_of, sgl
 
 
 def both(world, batch, cu_seqlens, **kind):

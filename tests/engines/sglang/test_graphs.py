@@ -5,6 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+
+from dsv4_npu_ops.engines.hooks import version_tuple
+from dsv4_npu_ops.engines.sglang import graphs
 from engines.sglang.compared import assert_same_buffers
 from engines.sglang.world import (
     DEVICE,
@@ -16,9 +19,6 @@ from engines.sglang.world import (
     random_lengths,
     sgl,
 )
-
-from dsv4_npu_ops.engines.hooks import version_tuple
-from dsv4_npu_ops.engines.sglang import graphs
 
 BUCKETS = (1, 2, 5, 8)
 ROTATES_AT_FIRST = version_tuple(VERSION) >= (0, 5, 20)
@@ -59,9 +59,7 @@ class Pair:
         slots = [world.slots(row, start, start + width) for row, start in zip(requests, starts, strict=True)]
         full = torch.cat(slots).long() if slots else torch.zeros(0, dtype=torch.int64, device=DEVICE)
         positions = [start + j for start in starts for j in range(width)] + [0] * padding * width
-        groups = {
-            ratio: sum((start + width) // ratio - start // ratio for start in starts) for ratio in (4, 128)
-        }
+        groups = {ratio: sum((start + width) // ratio - start // ratio for start in starts) for ratio in (4, 128)}
         bundle = None if idle else bundle_of(world, requests, starts, width)
         kinds = sgl.ascend.SpecInputType
         spec = SimpleNamespace(
@@ -203,10 +201,10 @@ def test_dspark_draft_blocks_equal_sglangs(block):
 
 @pytest.mark.parametrize("mode", [ForwardMode.TARGET_VERIFY, ForwardMode.DECODE])
 def test_idle_replays_leave_dummies_alone(mode):
-    draws, world = world_of(8, 4 if mode.is_target_verify() else 1)
+    _, world = world_of(8, 4 if mode.is_target_verify() else 1)
     pair = Pair(world, mode)
     pair.replay([1, 2, 3], 5)
-    theirs, ours = pair.replay([], 5, idle=True)
+    _, ours = pair.replay([], 5, idle=True)
     assert int(ours.seqused.sum()) == 0 and int(ours.c4_loc.sum()) == 0
     pair.replay([3, 1], 5)
 
@@ -218,7 +216,9 @@ def test_an_engine_that_gives_no_host_lengths_is_left_alone():
     pair = Pair(world, ForwardMode.TARGET_VERIFY)
     batch = pair.batch([1], 1)
     pair.ours.forward_metadata = pair.ours.graph_metadata[1]
-    before = {name: value.clone() for name, value in vars(pair.ours.graph_metadata[1]).items() if torch.is_tensor(value)}
+    before = {
+        name: value.clone() for name, value in vars(pair.ours.graph_metadata[1]).items() if torch.is_tensor(value)
+    }
     batch.seq_lens_cpu = None
     with pytest.raises(Unexpected, match="seq_lens_cpu"):
         graphs.apply_graph_metadata(None, pair.ours, batch)

@@ -7,14 +7,15 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from ascend_backend.replay import differences, load as load_record, repeat
-from engines.sglang import test_bundle, test_eager
-from engines.sglang.test_graphs import world_of
-from engines.sglang.world import ForwardMode, backend_of, sgl
+from ascend_backend.replay import differences, repeat
+from ascend_backend.replay import load as load_record
 
 from dsv4_npu_ops.engines import hooks, settings
 from dsv4_npu_ops.engines import sglang as plugin
 from dsv4_npu_ops.engines.sglang import eager, step_call
+from engines.sglang import test_bundle, test_eager
+from engines.sglang.test_graphs import world_of
+from engines.sglang.world import ForwardMode, backend_of, sgl
 
 registry = __import__("sglang.srt.plugins.hook_registry", fromlist=["x"])
 
@@ -71,7 +72,7 @@ def test_on_runs_our_ops(load, monkeypatch):
     load()
     assert all(is_replaced(d.hook.target) for d in plugin.decisions() if d.refused is None)
     calls = []
-    monkeypatch.setattr(step_call, "build_step", lambda *a, **k: calls.append(a))
+    monkeypatch.setattr(step_call, "fill_step", lambda *a, **k: calls.append(a))
     _, world = world_of(2, 4)
     backend, batch = verify_of(world, [1, 2], 4)
     backend._build_npu_compress_metadata(batch)

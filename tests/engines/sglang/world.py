@@ -1,4 +1,4 @@
-"""A little SGLang on a CPU: its own allocator, request pool, state pools and attention backend over random histories."""
+"""A little SGLang on a CPU: its own allocator, request pool, state pools and attention backend."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+
 from engines.sglang.loading import load
 from engines.wheels import WHEELS
 
@@ -130,9 +131,7 @@ class World:
 
     def reserve(self, rows: list[int], tokens: int) -> Any:
         """Whole pages for so many tokens behind the committed ones, as spec v2 does."""
-        ends = [
-            max(self.allocated.get(row, 0), -(-(self.lengths[row] + tokens) // PAGE) * PAGE) for row in rows
-        ]
+        ends = [max(self.allocated.get(row, 0), -(-(self.lengths[row] + tokens) // PAGE) * PAGE) for row in rows]
         return self.extend(rows, [min(end, self.context) for end in ends])
 
     def start(self, row: int, length: int) -> None:
@@ -179,6 +178,4 @@ def random_lengths(draws: random.Random, rows: int, context: int, room: int) -> 
     """Lengths around the edges of groups and pages, and anywhere."""
     edges = [1, 3, 4, 5, 126, 127, 128, 129, 255, 256, 2047, 2048, 2049]
     most = context - room
-    return [
-        min(most, draws.choice(edges)) if draws.random() < 0.5 else draws.randint(1, most) for _ in range(rows)
-    ]
+    return [min(most, draws.choice(edges)) if draws.random() < 0.5 else draws.randint(1, most) for _ in range(rows)]

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from dsv4_npu_ops.engines.hooks import Hook, Unexpected
 from dsv4_npu_ops.engines.sglang.shadow import compare
+from dsv4_npu_ops.engines.sglang.step_call import Buffers, StepCall
 from dsv4_npu_ops.engines.sglang.tables import tables_of_allocator
-from dsv4_npu_ops.layout import Step, StepRows
-from dsv4_npu_ops.ops import build_step
+from dsv4_npu_ops.layout import StepRows
 from dsv4_npu_ops.ops.step_sizes import step_sizes
 
 _HOOKS_MODULE = "sglang.srt.hardware_backend.npu.dsv4.dsv4_common_hooks"
@@ -33,19 +33,16 @@ def build_verify_bundle(
     if full is None or full.shape[0] != size * width or requests is None or requests.shape[0] < size:
         raise Unexpected("out_cache_loc that is not the verified tokens of the batch")
     tables = tables_of_allocator(batch.token_to_kv_pool_allocator, pool)
-    host_rows = StepRows.verify(torch.as_tensor(lens).flatten()[:size].contiguous(), width)
+    host_rows = StepRows.verify(torch.as_tensor(lens)[:size], width)
     _, c4_groups, c128_groups = step_sizes(host_rows)
-    swa = _empty(full, torch.int64, size * width)
-    c4, c128 = _empty(full, full.dtype, _room(size, width, 4)), _empty(full, torch.int64, _room(size, width, 128))
-    (on_device,) = tables.staging.to_device(host_rows.seq_lens)
-    out = Step(out_swa_loc=swa, out_c4_loc=c4, out_c128_loc=c128)
-    build_step(tables.tables, StepRows.verify(on_device, width), out, req_pool_indices=requests[:size])
-    return type(reserved)(
-        out_full_loc=full,
-        out_swa_loc=swa,
-        out_c4_loc=c4[:c4_groups],
-        out_c128_loc=c128[:c128_groups],
-    )
+    tokens = size * width
+    room4, room128 = max(1, min(tokens, tokens // 4 + size)), max(1, min(tokens, tokens // 128 + size))
+    swa, c128 = full.new_empty(tokens, dtype=torch.int64), full.new_empty(room128, dtype=torch.int64)
+    c4 = full.new_empty(room4)
+    rows = StepRows.verify(tables.staging.to_device(host_rows.seq_lens)[0], width)
+    buffers = {"out_swa_loc": swa, "out_c4_loc": c4, "out_c128_loc": c128}
+    StepCall(tables, rows, requests[:size], Buffers(buffers)).run()
+    return type(reserved)(full, swa, c4[:c4_groups], c128[:c128_groups])
 
 
 def shadow_build_verify_bundle(
@@ -66,15 +63,6 @@ def shadow_build_verify_bundle(
         again,
     )
     return theirs
-
-
-def _room(rows: int, width: int, ratio: int) -> int:
-    tokens = rows * width
-    return max(1, min(tokens, tokens // ratio + rows))
-
-
-def _empty(like: Tensor, dtype: torch.dtype, size: int) -> Tensor:
-    return torch.empty(size, dtype=dtype, device=like.device)
 
 
 HOOKS = (

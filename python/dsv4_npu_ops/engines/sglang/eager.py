@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,10 +14,10 @@ from torch import Tensor
 
 from dsv4_npu_ops.engines.hooks import Hook, Unexpected
 from dsv4_npu_ops.engines.sglang.shadow import compare, live_pages
-from dsv4_npu_ops.engines.sglang.step_call import StepCall
+from dsv4_npu_ops.engines.sglang.step_call import Buffers, StepCall
 from dsv4_npu_ops.engines.sglang.tables import C128_TOKENS, SglangTables, tables_of_backend
 from dsv4_npu_ops.engines.sglang.versions import without_known_faults
-from dsv4_npu_ops.layout import Step, StepRows
+from dsv4_npu_ops.layout import StepRows
 
 _MIXIN = "sglang.srt.hardware_backend.npu.attention.ascend_dsv4_backend.CompressorAscendBackendMixin"
 _RATIOS = (4, 128)
@@ -53,33 +55,36 @@ _COMPARED = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class _EagerStep:
     """A step that is known to be possible; all lengths on the host."""
 
     call: StepCall
     starts: Tensor
     final_lens: Tensor
-    rooms: dict[int, int]
     groups: dict[int, int]
     capacity: int
     cycle_table: Tensor | None
 
     def publish(self, metadata: Any) -> None:
         """Gives SGLang's metadata the names that its kernels read."""
-        out = self.call.out
+        buffers = self.call.buffers.named
         metadata.dsv4_cycle_state_block_table = self.cycle_table
         metadata.dsv4_max_input_capacity = self.capacity
-        metadata.dsv4_explicit_state_block_tables = {}
-        metadata.start_pos, metadata.seqused = out.start_pos, out.seqused
-        for ratio, room in self.rooms.items():
-            loc = getattr(out, f"out_c{ratio}_loc")
-            setattr(metadata, f"c{ratio}_loc", None if loc is None else loc[: self.groups.get(ratio)])
-            setattr(metadata, f"positions_cmp_padding_c{ratio}", getattr(out, f"positions_c{ratio}")[:room])
-            setattr(metadata, f"c{ratio}_page_table", getattr(out, f"c{ratio}_page_table"))
-            states = getattr(out, f"c{ratio}_state_locs")
-            if states is not None:
-                metadata.dsv4_explicit_state_block_tables[ratio] = states
+        metadata.dsv4_explicit_state_block_tables = {
+            ratio: buffers[f"c{ratio}_state_locs"] for ratio in _RATIOS if f"c{ratio}_state_locs" in buffers
+        }
+        metadata.start_pos, metadata.seqused = buffers["start_pos"], buffers["seqused"]
+        for ratio in _RATIOS:
+            if f"positions_c{ratio}" not in buffers:
+                continue
+            loc = buffers.get(f"out_c{ratio}_loc")
+            # A chunk's slots of groups are as many as there are groups.
+            setattr(
+                metadata, f"c{ratio}_loc", loc if loc is None or ratio not in self.groups else loc[: self.groups[ratio]]
+            )
+            setattr(metadata, f"positions_cmp_padding_c{ratio}", buffers[f"positions_c{ratio}"])
+            setattr(metadata, f"c{ratio}_page_table", buffers[f"c{ratio}_page_table"])
 
 
 def _plan(self: Any, forward_batch: Any) -> _EagerStep:
@@ -105,7 +110,7 @@ def _rows_of_width(self: Any, forward_batch: Any, width: int, is_verify: bool) -
         starts = (finals - 1).clamp(min=0)
         rows = StepRows.final(forward_batch.seq_lens)
     tokens = forward_batch.positions.shape[0] if is_verify else batch
-    # A verify without a bundle has no slots of groups; a decode without one writes them to slot 0, so all of them are 0.
+    # A verify without a bundle has no slots of groups; a decode without one has slot 0 for all.
     has_bundle = forward_batch.out_cache_loc_dsv4 is not None
     if not has_bundle and not is_verify:
         raise Unexpected("a decode without out_cache_loc_dsv4")
@@ -143,29 +148,38 @@ def _step(
     tables, batch = tables_of_backend(self), forward_batch.batch_size
     if not batch == rows.seq_lens.shape[0] == finals.shape[0]:
         raise Unexpected("lengths of another number of rows than the batch")
-    device = rows.seq_lens.device
-    longest = int(finals.max()) if batch else 0
-    out = Step(start_pos=_int32(device, batch), seqused=_int32(device, batch))
-    rooms: dict[int, int] = {}
+    longest = max(finals.tolist(), default=0)
+    narrow: dict[str, tuple[int, ...]] = {"start_pos": (batch,), "seqused": (batch,)}
+    wide: dict[str, tuple[int, ...]] = {}
     groups: dict[int, int] = {}
     for ratio in _RATIOS:
         if ratio not in self._dsv4_unique_compress_ratios:
             continue
-        rooms[ratio] = min(tokens, tokens // ratio + batch)
-        room = max(1, rooms[ratio])
-        if exact:  # a chunk's slots of groups are as many as there are groups
-            groups[ratio] = int((finals // ratio - starts // ratio).sum())
-        setattr(out, f"positions_c{ratio}", torch.empty(room, dtype=torch.int64, device=device))
+        room = max(1, min(tokens, tokens // ratio + batch))
+        wide[f"positions_c{ratio}"] = (room,)
         if has_bundle:
-            setattr(out, f"out_c{ratio}_loc", _int32(device, room))
-        setattr(out, f"c{ratio}_page_table", _int32(device, batch, _columns(self, tables, ratio, longest)))
+            narrow[f"out_c{ratio}_loc"] = (room,)
+        narrow[f"c{ratio}_page_table"] = (batch, _columns(self, tables, ratio, longest))
+        if exact:
+            groups[ratio] = int((finals // ratio - starts // ratio).sum())
     arch35 = _is_arch35()
     if not arch35:
-        for ratio in tables.state_ratios:
-            setattr(out, f"c{ratio}_state_locs", _int32(device, batch, _LEAD[ratio] + width))
+        narrow |= {f"c{ratio}_state_locs": (batch, _LEAD[ratio] + width) for ratio in tables.state_ratios}
     cycle = forward_batch.req_pool_indices.to(torch.int32).contiguous() if arch35 else None
-    call = StepCall(tables, rows, forward_batch.req_pool_indices, out)
-    return _EagerStep(call, starts, finals, rooms, groups, width, cycle)
+    device = rows.seq_lens.device
+    buffers = _carved(narrow, torch.int32, device) | _carved(wide, torch.int64, device)
+    call = StepCall(tables, rows, forward_batch.req_pool_indices, Buffers(buffers))
+    return _EagerStep(call, starts, finals, groups, width, cycle)
+
+
+def _carved(shapes: dict[str, tuple[int, ...]], dtype: torch.dtype, device: torch.device) -> dict[str, Tensor]:
+    """Buffers of these shapes in one allocation, each at a multiple of 64 bytes."""
+    step = 64 // dtype.itemsize
+    sizes = [-(-math.prod(shape) // step) * step for shape in shapes.values()]
+    parts = torch.empty(sum(sizes), dtype=dtype, device=device).split(sizes)
+    return {
+        name: part[: math.prod(shape)].view(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)
+    }
 
 
 def _columns(self: Any, tables: SglangTables, ratio: int, longest: int) -> int:
@@ -181,10 +195,7 @@ def _host(lengths: Tensor | None) -> Tensor:
     return torch.as_tensor(lengths).long()
 
 
-def _int32(device: torch.device, *shape: int) -> Tensor:
-    return torch.empty(shape, dtype=torch.int32, device=device)
-
-
+@cache
 def _is_arch35() -> bool:
     """Whether the device is an Atlas A5, by SGLang's own word; until 0.5.19 there is none."""
     try:

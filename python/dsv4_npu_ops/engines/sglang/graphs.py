@@ -12,13 +12,13 @@ from torch import Tensor
 
 from dsv4_npu_ops.engines.hooks import Hook, Unexpected
 from dsv4_npu_ops.engines.sglang.shadow import compare, live_pages
-from dsv4_npu_ops.engines.sglang.step_call import StepCall
+from dsv4_npu_ops.engines.sglang.step_call import Buffers, StepCall
 from dsv4_npu_ops.engines.sglang.tables import C128_TOKENS, SglangTables, tables_of_backend
 from dsv4_npu_ops.engines.sglang.versions import mirrors_lengths, without_known_faults
-from dsv4_npu_ops.layout import Step, StepRows
+from dsv4_npu_ops.layout import StepRows
 
 _BACKEND = "sglang.srt.hardware_backend.npu.attention.ascend_dsv4_backend.DeepseekV4AscendAttnBackend"
-_LIVE_LENS = "_dsv4_npu_ops_live_lens"
+_LAUNCHES = "_dsv4_npu_ops_launches"
 FILLED = "_dsv4_npu_ops_filled"
 """On metadata: its positions of groups are those of the step, whatever the drafts turn out to be."""
 
@@ -37,10 +37,10 @@ def shadow_apply_graph_metadata(original: Callable[..., Any], self: Any, forward
     original(self, forward_batch)
     beside = refresh.call.beside()
     beside.run()
-    theirs, tables = without_known_faults(refresh.call.buffers(), refresh.is_verify), refresh.call.tables.tables
+    theirs, tables = without_known_faults(refresh.call.buffers.named, refresh.is_verify), refresh.call.tables.tables
     starts = refresh.live_lens_cpu if refresh.is_verify else refresh.final_lens_cpu - refresh.tokens_a_row
     live = live_pages(tables, theirs, starts, refresh.final_lens_cpu)
-    compare("_apply_dsv4_graph_metadata", theirs, beside.buffers(), beside.run, live)
+    compare("_apply_dsv4_graph_metadata", theirs, beside.buffers.named, beside.run, live)
 
 
 def update_after_draft(original: Callable[..., Any], self: Any, spec_info: Any, cuda_graph_bs: int | None) -> None:
@@ -49,9 +49,9 @@ def update_after_draft(original: Callable[..., Any], self: Any, spec_info: Any, 
         original(self, spec_info, cuda_graph_bs)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class _Refresh:
-    """A refresh that is known to be possible."""
+    """A refresh that is known to be possible; it has changed nothing yet."""
 
     attention: Any
     forward_batch: Any
@@ -66,15 +66,14 @@ class _Refresh:
 
     def prepare(self) -> None:
         """What the launch does not write: numbers on the host, and what SGLang copies as it is."""
-        metadata, batch, rows = self.metadata, self.forward_batch, self.call.rows.seq_lens.shape[0]
+        metadata, batch = self.metadata, self.forward_batch
         if self.is_verify:
-            self.call.tables.staging.copy_into(self.call.rows.seq_lens, self.live_lens_cpu)
-            metadata.seq_lens_cpu_int = torch.where(self.live_lens_cpu > 0, self.final_lens_cpu, self.live_lens_cpu)
+            metadata.seq_lens_cpu_int = self.final_lens_cpu
         elif mirrors_lengths():
             metadata.seq_lens_cpu_int = self.final_lens_cpu.clamp(min=1)
         banks = getattr(metadata, "dsv4_cycle_state_block_table", None)
         if banks is not None:
-            banks.copy_(batch.req_pool_indices[:rows])
+            banks.copy_(self.call.req_pool_indices)
         if self.by_step_slots:
             _map_slots(self.call.tables, batch.out_cache_loc, metadata.swa_loc)
         if self.columns:
@@ -83,10 +82,10 @@ class _Refresh:
 
     def finish(self) -> None:
         """CANN's metadata ops, which are SGLang's to call."""
-        context = SimpleNamespace(
-            fm=self.metadata, bs=self.call.rows.seq_lens.shape[0], tokens_per_bs=self.tokens_a_row
+        rows = self.call.req_pool_indices.shape[0]
+        self.attention._refresh_graph_kernel_metadata(
+            SimpleNamespace(fm=self.metadata, bs=rows, tokens_per_bs=self.tokens_a_row)
         )
-        self.attention._refresh_graph_kernel_metadata(context)
         self.attention.forward_metadata = self.metadata
 
 
@@ -98,71 +97,48 @@ def _plan(self: Any, forward_batch: Any) -> _Refresh:
     if forward_batch.seq_lens_cpu is None:
         raise Unexpected("no seq_lens_cpu")
     metadata, tables = self.forward_metadata, tables_of_backend(self)
-    tokens_a_row = 1 if is_decode else int(self._dsv4_graph_tokens_per_req)
-    is_idle = (getattr(forward_batch, "actual_forward_mode", None) or mode).is_idle()
-    live, final = _host_lengths(self, forward_batch, size, tokens_a_row, is_verify, is_idle)
     compresses = self._dsv4_has_c4 or self._dsv4_has_c128
+    is_idle = (getattr(forward_batch, "actual_forward_mode", None) or mode).is_idle()
     if compresses and not is_idle and getattr(forward_batch, "out_cache_loc_dsv4", None) is None:
         raise Unexpected("no out_cache_loc_dsv4")
-    by_step_slots = is_decode and not compresses  # of a draft step: its tokens lie behind the lengths
+    tokens_a_row = 1 if is_decode else int(self._dsv4_graph_tokens_per_req)
+    live, final, longest = _host_lengths(self, forward_batch, size, tokens_a_row, is_verify, is_idle)
     if is_verify:
-        rows = StepRows.verify(_device_lengths(metadata, size, tables), tokens_a_row)
+        rows = StepRows.verify(tables.staging.to_device(live)[0], tokens_a_row)
     else:
         on_device = forward_batch.seq_lens if forward_batch.seq_lens.device.type != "cpu" else final
         rows = StepRows.final(on_device[:size], tokens_a_row)
-    out = Step(kv_lens=metadata.actual_seq_lengths_kv)
-    columns = _columns(self, int(final.max()) if size else 0, tables)
-    out.swa_page_table = _page_table(self, "swa_page_table", size, columns)
-    if not by_step_slots:
-        out.out_swa_loc = metadata.swa_loc
-    if is_verify or is_decode:
-        if compresses or is_decode:
-            out.start_pos, out.seqused = metadata.start_pos, metadata.seqused
-        if self._dsv4_has_c4:
-            out.out_c4_loc, out.positions_c4 = metadata.c4_loc, metadata.positions_cmp_padding_c4
-            out.c4_page_table = _page_table(self, "c4_page_table", size, columns)
-        if self._dsv4_has_c128:
-            out.out_c128_loc, out.positions_c128 = metadata.c128_loc, metadata.positions_cmp_padding_c128
-            out.c128_page_table = _page_table(self, "c128_page_table", size, columns)
-    for ratio, table in metadata.dsv4_explicit_state_block_tables.items():
-        setattr(out, f"c{ratio}_state_locs", table)
-    block = 1
-    if is_verify and self._is_dspark_draft_worker:
-        out.window_locs, block = metadata.ori_sparse_indices, tokens_a_row
-    call = StepCall(tables, rows, forward_batch.req_pool_indices[:size], out, block)
+    by_step_slots = is_decode and not compresses  # of a draft step: its tokens lie behind the lengths
+    columns = _columns(self, longest, tables)
+    buffers = _buffers(self, metadata, size, is_verify, is_decode, columns)
+    block = tokens_a_row if "window_locs" in buffers.named else 1
+    call = StepCall(tables, rows, forward_batch.req_pool_indices[:size], buffers, block)
     return _Refresh(self, forward_batch, metadata, call, live, final, tokens_a_row, is_verify, by_step_slots, columns)
 
 
 def _host_lengths(
     self: Any, forward_batch: Any, size: int, tokens_a_row: int, is_verify: bool, is_idle: bool
-) -> tuple[Tensor, Tensor]:
-    """Committed and final lengths, int32 on the host. SGLang says either of the two, by algorithm."""
+) -> tuple[Tensor, Tensor, int]:
+    """Committed and final lengths, int32 on the host, 0 in padding rows, and the longest. SGLang says either of the
+    two, by algorithm."""
     given = forward_batch.seq_lens_cpu[:size].int()
     if not is_verify:
-        return given, given
+        return given, given, max(given.tolist(), default=0)
     if is_idle:
         zeros = torch.zeros_like(given)
-        return zeros, zeros
+        return zeros, zeros, 0
     explicit = getattr(getattr(forward_batch, "spec_info", None), "live_seq_lens_cpu", None)
     if explicit is None and not self._is_dspark_algorithm:
-        return given, given + tokens_a_row
-    if explicit is None:
-        return (given - tokens_a_row).clamp(min=0), given
-    live = torch.zeros_like(given)
-    explicit = torch.as_tensor(explicit).flatten()[:size]
-    live[: explicit.numel()].copy_(explicit)
-    if not torch.equal(given * (live > 0), (live + tokens_a_row) * (live > 0)):
-        raise Unexpected("final lengths that are not the committed ones and a block")
-    return live, given
-
-
-def _device_lengths(metadata: Any, size: int, tables: SglangTables) -> Tensor:
-    """A buffer of the graph's own for the committed lengths, which come from the host."""
-    lengths = getattr(metadata, _LIVE_LENS, None)
-    if lengths is None:
-        lengths = torch.zeros(size, dtype=torch.int32, device=tables.staging.device)
-        setattr(metadata, _LIVE_LENS, lengths)
-    return lengths
+        live = given
+    elif explicit is None:
+        live = (given - tokens_a_row).clamp_(min=0)
+    else:
+        live = torch.zeros_like(given)
+        explicit = torch.as_tensor(explicit).flatten()[:size]
+        live[: explicit.numel()].copy_(explicit)
+        if not torch.equal(given * (live > 0), (live + tokens_a_row) * (live > 0)):
+            raise Unexpected("final lengths that are not the committed ones and a block")
+    return live, torch.where(live > 0, live + tokens_a_row, live), max(live.tolist(), default=0) + tokens_a_row
 
 
 def _columns(self: Any, longest: int, tables: SglangTables) -> dict[str, int]:
@@ -178,9 +154,33 @@ def _columns(self: Any, longest: int, tables: SglangTables) -> dict[str, int]:
     return {key: max(1, columns, written.get(key, 0)) for key, columns in needed.items()}
 
 
-def _page_table(self: Any, key: str, size: int, columns: dict[str, int]) -> Tensor:
-    """The refreshed part of a buffer that graphs of all sizes share."""
-    return self.graph_metadata[key][:size, : columns.get(key)]
+def _buffers(self: Any, metadata: Any, size: int, is_verify: bool, is_decode: bool, columns: dict[str, int]) -> Buffers:
+    """What a graph reads and a launch fills; kept with the graph's metadata, for each extent of the page tables."""
+    kept = metadata.__dict__.setdefault(_LAUNCHES, {})
+    key = tuple(columns.values())
+    if key in kept:
+        return kept[key]
+    buffers = {"kv_lens": metadata.actual_seq_lengths_kv}
+    compresses = self._dsv4_has_c4 or self._dsv4_has_c128
+    tables = ["swa_page_table"]
+    if compresses or not is_decode:
+        buffers["out_swa_loc"] = metadata.swa_loc
+    if is_decode or (is_verify and compresses):
+        buffers["start_pos"], buffers["seqused"] = metadata.start_pos, metadata.seqused
+    if is_verify or is_decode:
+        for ratio, has_ratio in ((4, self._dsv4_has_c4), (128, self._dsv4_has_c128)):
+            if has_ratio:
+                buffers[f"out_c{ratio}_loc"] = getattr(metadata, f"c{ratio}_loc")
+                buffers[f"positions_c{ratio}"] = getattr(metadata, f"positions_cmp_padding_c{ratio}")
+                tables.append(f"c{ratio}_page_table")
+    for table in tables:  # of a buffer that graphs of all sizes share
+        buffers[table] = self.graph_metadata[table][:size, : columns.get(table)]
+    for ratio, locs in metadata.dsv4_explicit_state_block_tables.items():
+        buffers[f"c{ratio}_state_locs"] = locs
+    if is_verify and self._is_dspark_draft_worker:
+        buffers["window_locs"] = metadata.ori_sparse_indices.squeeze(1)
+    kept[key] = Buffers(buffers)
+    return kept[key]
 
 
 def _map_slots(tables: SglangTables, full: Tensor, swa: Tensor) -> None:

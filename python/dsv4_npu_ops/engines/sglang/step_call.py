@@ -8,41 +8,48 @@ import torch
 from torch import Tensor
 
 from dsv4_npu_ops.engines.sglang.tables import SglangTables
-from dsv4_npu_ops.layout import Step, StepRows
-from dsv4_npu_ops.ops import build_step
+from dsv4_npu_ops.layout import StepRows
+from dsv4_npu_ops.layout.step import STEP_FIELDS
+from dsv4_npu_ops.ops.step import fill_step
 
-DUMMY_PAGES = {"swa": 0}
-"""SGLang's tables hold page 0 in front of the window, which is memory that a kernel may read; -1 behind the end."""
+_NUMBERS = {name: number for number, name in enumerate(STEP_FIELDS)}
 
 
-@dataclass(frozen=True)
+class Buffers:
+    """What a launch fills, by the names of ``Step``'s fields."""
+
+    __slots__ = ("fields", "named", "tensors")
+
+    def __init__(self, named: dict[str, Tensor]) -> None:
+        self.named = named
+        self.tensors = list(named.values())
+        self.fields = [_NUMBERS[name] for name in named]
+
+
+@dataclass(slots=True)
 class StepCall:
-    """Arguments of ``build_step`` over SGLang's tables.""" ""
+    """A step over SGLang's tables, and the buffers that it fills."""
 
     tables: SglangTables
     rows: StepRows
     req_pool_indices: Tensor
-    out: Step
+    buffers: Buffers
     window_block: int = 1
 
     def run(self) -> None:
         """Fills the buffers."""
-        build_step(
+        fill_step(
             self.tables.tables,
             self.rows,
-            self.out,
-            req_pool_indices=self.req_pool_indices,
+            self.buffers.tensors,
+            self.buffers.fields,
+            self.req_pool_indices,
             dummy_slots=self.tables.dummy_slots,
-            dummy_pages=DUMMY_PAGES,
+            dummy_pages=self.tables.dummy_pages,
             window_block=self.window_block,
         )
 
     def beside(self) -> StepCall:
         """The same call into buffers of its own, of the same shapes."""
-        copies = {name: torch.full_like(buffer, -7) for name, buffer in self.buffers().items()}
-        return replace(self, out=Step(**copies))
-
-    def buffers(self) -> dict[str, Tensor]:
-        """Buffers by the field's name."""
-        named = {name: getattr(self.out, name) for name in Step.__slots__}
-        return {name: buffer for name, buffer in named.items() if buffer is not None}
+        copies = {name: torch.full_like(buffer, -7) for name, buffer in self.buffers.named.items()}
+        return replace(self, buffers=Buffers(copies))

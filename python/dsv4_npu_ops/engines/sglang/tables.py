@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +18,9 @@ from dsv4_npu_ops.layout import (
     RequestTables,
     SlotTable,
 )
+from dsv4_npu_ops.layout.kv_layout import POOLS
 from dsv4_npu_ops.layout.pool_address import PoolAddress
+from dsv4_npu_ops.ops.step import NO_PAGES, NO_SLOTS
 
 C128_TOKENS = 128
 """Tokens behind an entry of the ratio-128 pool."""
@@ -33,7 +34,8 @@ class SglangTables:
 
     Attributes:
         tables: the tables. A draft worker has ``full`` and ``swa`` alone.
-        dummy_slots: what stands for no slot: 0, and in state tables the row that a state pool keeps for it.
+        dummy_slots: what stands for no slot, by pool in table order: 0, in a state pool the row that it keeps for this.
+        dummy_pages: what stands for no page: -1, in ``swa`` 0, which in front of a window a kernel may read.
         c128_page_size: slots of a page of the ratio-128 pool; 0 without one.
         staging: host lengths on their way to the device.
         state_ratios: compress ratios that have a state pool.
@@ -41,7 +43,8 @@ class SglangTables:
     """
 
     tables: RequestTables
-    dummy_slots: dict[str, int]
+    dummy_slots: list[int]
+    dummy_pages: list[int]
     c128_page_size: int
     staging: HostStaging
     state_ratios: tuple[int, ...]
@@ -56,19 +59,19 @@ def tables_of_backend(backend: Any) -> SglangTables:
     """
     pool = backend.req_to_token_pool
     sidecar = pool.req_to_c128_sidecar if backend._dsv4_has_c128 else None
-    mapping = backend.token_to_kv_pool.full_to_swa_index_mapping
-
-    def make() -> SglangTables:
-        return _make(
-            (backend.req_to_token, mapping, sidecar),
+    sources = backend.req_to_token, backend.token_to_kv_pool.full_to_swa_index_mapping, sidecar
+    known = _known(backend, sources)
+    if known is None:
+        known = _make(
+            sources,
             int(backend.page_size),
             int(pool.c128_page_size) if backend._dsv4_has_c128 else 0,
             bool(backend._dsv4_has_c4),
             int(backend._dsv4_sliding_window_size),
             backend._dsv4_state_pools_by_ratio,
         )
-
-    return _kept(backend, (backend.req_to_token, mapping, sidecar), make)
+        setattr(backend, _ATTRIBUTE, known)
+    return known
 
 
 def tables_of_allocator(allocator: Any, pool: Any) -> SglangTables:
@@ -78,19 +81,19 @@ def tables_of_allocator(allocator: Any, pool: Any) -> SglangTables:
         Unexpected: something is not where this plug-in knows it.
     """
     sources = pool.req_to_token, allocator.full_to_swa_index_mapping, pool.req_to_c128_sidecar
-
-    def make() -> SglangTables:
-        return _make(sources, int(allocator.page_size), int(pool.c128_page_size), True, C128_TOKENS, {})
-
-    return _kept(allocator, sources, make)
-
-
-def _kept(owner: Any, sources: tuple[Tensor | None, ...], make: Callable[[], SglangTables]) -> SglangTables:
-    known = getattr(owner, _ATTRIBUTE, None)
-    if known is None or any(a is not b for a, b in zip(known.sources, sources, strict=True)):
-        known = make()
-        setattr(owner, _ATTRIBUTE, known)
+    known = _known(allocator, sources)
+    if known is None:
+        known = _make(sources, int(allocator.page_size), int(pool.c128_page_size), True, C128_TOKENS, {})
+        setattr(allocator, _ATTRIBUTE, known)
     return known
+
+
+def _known(owner: Any, sources: tuple[Tensor | None, ...]) -> SglangTables | None:
+    known = getattr(owner, _ATTRIBUTE, None)
+    if known is None:
+        return None
+    slots, mapping, sidecar = known.sources
+    return known if slots is sources[0] and mapping is sources[1] and sidecar is sources[2] else None
 
 
 def _make(
@@ -105,7 +108,8 @@ def _make(
     if slots is None or mapping is None:
         raise Unexpected("there is no req_to_token or no full-to-swa mapping")
     pools: dict[str, PoolAddress] = {"full": SlotTable(slots, page_size), "swa": MappedSlots(mapping, page_size)}
-    context, dummy_slots = slots.shape[1], {}
+    context, dummy_slots, dummy_pages = slots.shape[1], list(NO_SLOTS), list(NO_PAGES)
+    dummy_pages[POOLS.index("swa")] = 0
     if has_c4:
         pools["c4"] = DividedSlots()
     if sidecar is not None:
@@ -114,11 +118,13 @@ def _make(
         context = min(context, (sidecar.shape[1] * c128_page_size + 1) * C128_TOKENS - 1)
     for ratio, state_pool in state_pools.items():
         ring = int(state_pool.ring_size)
-        pools[f"c{ratio}_state"] = PageRing(ring) if ratio == 4 else RequestRing(ring)
-        dummy_slots[f"c{ratio}_state"] = int(state_pool.dummy_state_loc)
+        pool = f"c{ratio}_state"
+        pools[pool] = PageRing(ring) if ratio == 4 else RequestRing(ring)
+        dummy_slots[POOLS.index(pool)] = int(state_pool.dummy_state_loc)
     return SglangTables(
         RequestTables.of(pools, sliding_window=window, max_context_len=context),
         dummy_slots,
+        dummy_pages,
         c128_page_size,
         HostStaging(slots.device),
         tuple(state_pools),

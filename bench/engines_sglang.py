@@ -1,0 +1,152 @@
+"""SGLang's own bookkeeping beside the plug-in's, in one process: python bench/engines_sglang.py [--version 0.5.23]
+
+Operations are those that torch dispatches on tensors of the step, views not counted; time is that of the host on a
+CPU, where every operation also computes. CANN's metadata operators are left out on both sides.
+"""
+
+import argparse
+import os
+import random
+import statistics
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+VIEWS = frozenset(
+    "view slice select expand permute unsqueeze squeeze alias detach as_strided t transpose reshape _unsafe_view "
+    "lift_fresh split unbind".split()
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--version", default="0.5.23")
+    parser.add_argument("--rows", type=int, nargs="+", default=[8, 64, 256])
+    parser.add_argument("--context", type=int, default=8192)
+    parser.add_argument("--width", type=int, default=4)
+    arguments = parser.parse_args()
+    os.environ["SGLANG_VERSION"] = arguments.version
+    print(f"SGLang {arguments.version}, context {arguments.context}, {arguments.width} tokens a verify, medians")
+    print(f"{'':28}{'B':>5}{'SGLang ops':>12}{'us':>9}{'ours':>6}{'us':>9}{'times':>7}")
+    for rows in arguments.rows:
+        for name, theirs, ours in cases(rows, arguments.context, arguments.width):
+            before, after = operations(theirs), operations(ours)
+            slow, fast = medians(theirs, ours)
+            print(f"{name:28}{rows:5}{before.total():12}{slow:9.0f}{after.total():6}{fast:9.0f}{slow / fast:7.1f}")
+
+
+def cases(rows: int, context: int, width: int) -> list[tuple[str, Callable[[], Any], Callable[[], Any]]]:
+    """Names and both sides of what is measured."""
+    import torch
+
+    torch.set_num_threads(1)
+    from engines.sglang import test_bundle, test_eager, test_graphs
+    from engines.sglang.world import ForwardMode, World, sgl
+
+    from dsv4_npu_ops.engines.sglang import bundle, eager, graphs
+
+    test_graphs.BUCKETS = (rows,)
+    draws = random.Random(rows)
+    world = World(rows=rows + 1, context=context + 4 * width, width=width)
+    requests = list(range(1, rows + 1))
+    lengths = [draws.randint(context // 2, context - 2 * width) for _ in requests]
+    world.extend(requests, lengths)
+    world.lengths = dict(zip(requests, lengths, strict=True))
+    world.reserve(requests, 2 * width)
+
+    def refresh(mode: Any) -> tuple[Callable[[], Any], Callable[[], Any]]:
+        pair = test_graphs.Pair(world, mode)
+        batch = pair.batch(requests, rows)
+        for backend in (pair.theirs, pair.ours):
+            backend._refresh_graph_kernel_metadata = lambda context: None
+            backend.init_forward_metadata_out_graph(batch)
+        return (
+            lambda: pair.theirs._apply_dsv4_graph_metadata(batch),
+            lambda: graphs.apply_graph_metadata(None, pair.ours, batch),
+        )
+
+    def eager_step(mode: Any, starts: list[int], widths: list[int]) -> tuple[Callable[[], Any], Callable[[], Any]]:
+        batch = test_eager.batch_of(world, mode, requests, starts, widths)
+        sides = []
+        for _ in range(2):
+            backend = test_graphs.backend_of(world)
+            backend.forward_metadata = sgl.ascend.ForwardMetadata()
+            ends = torch.tensor([0, *widths]).cumsum(0).int()
+            backend.forward_metadata.actual_seq_lengths_q_pa = ends
+            backend.forward_metadata.seq_lens_cpu_int = batch.seq_lens_cpu.int() + (
+                width if mode.is_target_verify() else 0
+            )
+            sides.append(backend)
+
+        def theirs() -> None:
+            metadata = sides[0].forward_metadata
+            sides[0]._build_npu_compress_metadata(batch)
+            for ratio, pool in world.kv.state_pools.items():
+                sgl.backend._build_explicit_state_block_table(
+                    compress_ratio=ratio,
+                    coff=2 if ratio == 4 else 1,
+                    state_pool=pool,
+                    token_to_kv_pool=world.kv,
+                    req_to_token=world.pool.req_to_token,
+                    req_pool_indices=batch.req_pool_indices,
+                    start_pos=metadata.start_pos,
+                    cu_seqlens=metadata.actual_seq_lengths_q_pa,
+                    seqused=metadata.seqused,
+                    max_input_capacity=metadata.dsv4_max_input_capacity,
+                )
+
+        return theirs, lambda: eager.build_compress_metadata(None, sides[1], batch)
+
+    bundle_batch = test_bundle.batch_of(world, requests, width, torch.int64)
+    chunk = min(1024, context // 4)
+    return [
+        ("verify graph refresh", *refresh(ForwardMode.TARGET_VERIFY)),
+        (
+            "verify bundle",
+            lambda: sgl.hooks.maybe_build_dsv4_verify_bundle(bundle_batch, width),
+            lambda: bundle.build_verify_bundle(None, bundle_batch, width),
+        ),
+        ("eager verify", *eager_step(ForwardMode.TARGET_VERIFY, lengths, [width] * rows)),
+        ("eager decode", *eager_step(ForwardMode.DECODE, lengths, [1] * rows)),
+        ("chunked prefill", *eager_step(ForwardMode.EXTEND, [n - chunk for n in lengths], [chunk] * rows)),
+    ]
+
+
+def operations(call: Callable[[], Any]) -> Counter:
+    """What one call dispatches, by name."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    found: Counter = Counter()
+
+    class Count(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            name = func.name().partition("::")[2].partition(".")[0]
+            if name not in VIEWS:
+                found[name] += 1
+            return func(*args, **(kwargs or {}))
+
+    call()
+    with Count():
+        call()
+    return found
+
+
+def medians(*calls: Callable[[], Any], rounds: int = 30) -> list[float]:
+    """Microseconds of each call, taken in turns."""
+    times: list[list[float]] = [[] for _ in calls]
+    for _ in range(rounds):
+        for call, taken in zip(calls, times, strict=True):
+            began = time.perf_counter()
+            call()
+            taken.append(time.perf_counter() - began)
+    return [statistics.median(taken) * 1e6 for taken in times]
+
+
+if __name__ == "__main__":
+    main()
