@@ -21,7 +21,7 @@ $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(PIP_INSTALL) --upgrade pip "setuptools>=77" wheel
 	$(PIP_INSTALL) torch==2.13.0 cmake ninja
-	$(PIP_INSTALL) "transformers==5.24.0" safetensors pytest pytest-xdist "hypothesis==6.170.17" numpy
+	$(PIP_INSTALL) "transformers==5.24.0" safetensors pytest pytest-xdist "hypothesis==6.170.17" numpy msgspec
 	touch $@
 
 # What only bench and lint want.
@@ -79,6 +79,7 @@ test-ascend-sim-a5: build-sim
 
 include tests/npu_sim/npu_sim.mk
 include tests/transfer/transfer.mk
+include tests/engines/engines.mk
 include tests/sanitize/sanitize.mk
 
 # New examples for the property tests, until MINUTES have passed or of one SEED; DSV4_BACKEND=ascend-sim in the simulator.

@@ -68,11 +68,11 @@ class PoolSlots {
             for (int64_t unit = begin; unit < end; ++unit) {
                 *out++ = static_cast<T>(request_ring_slot(request, unit, a));
             }
+        } else if (a.kind == kMapped || a.kind == kPageRing) {
+            write_from_base(pool, request, begin, end, dummy, out);
         } else {
-            for (int64_t unit = begin; unit < end; ++unit) {
-                const int64_t found = slot(pool, request, unit);
-                *out++ = found == kNoSlot ? dummy : static_cast<T>(found);
-            }
+            const int64_t found = slot(pool, request, begin);  // the same for every unit
+            std::fill_n(out, end - begin, found == kNoSlot ? dummy : static_cast<T>(found));
         }
     }
 
@@ -147,6 +147,31 @@ class PoolSlots {
                 *out++ = first == kNoSlot ? dummy : static_cast<T>(first + (unit - begin));
             }
             begin = page_end;
+        }
+    }
+
+    // The base pool's slots first, as many as stay in the cache.
+    template <typename T>
+    void write_from_base(int32_t pool, int64_t request, int64_t begin, int64_t end, T dummy, T* out) const {
+        constexpr int64_t kChunk = 256;
+        const PoolAddress& a = pools_[pool];
+        int64_t base[kChunk];
+        for (; begin < end; begin += kChunk, out += kChunk) {
+            const int64_t units = std::min(kChunk, end - begin);
+            write(a.base, request, begin, begin + units, kNoSlot, base);
+            if (a.kind == kMapped) {
+                with_entries(pool, 0, [&](const auto* entries) {
+                    for (int64_t k = 0; k < units; ++k) {
+                        const int64_t mapped = base[k] == kNoSlot || base[k] >= a.row_elems ? 0 : entries[base[k]];
+                        out[k] = mapped > 0 ? static_cast<T>(mapped) : dummy;
+                    }
+                });
+                continue;
+            }
+            const int32_t page_shift = pools_[a.base].page_shift;
+            for (int64_t k = 0; k < units; ++k) {
+                out[k] = base[k] == kNoSlot ? dummy : static_cast<T>(page_ring_slot(base[k], page_shift, a));
+            }
         }
     }
 

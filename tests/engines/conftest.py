@@ -1,0 +1,41 @@
+"""Engines' wheels for the tests below; an engine's modules and the stubs beside them fill a process of their own."""
+
+import os
+
+import pytest
+from engines.wheels import WHEELS, Unavailable
+
+ENGINES = {"sglang": ("sglang", os.environ.get("SGLANG_VERSION"))}
+"""What a run tests, by folder; a run of another part of the tests names none."""
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Nothing is collected unless a run asks for the engine (make test-engines)."""
+    folder = next((part for part in collection_path.parts if part in ENGINES), None)
+    if folder is None:
+        return None
+    engine, version = ENGINES[folder]
+    if version is None:
+        return True
+    try:
+        WHEELS[engine, version].unpacked()
+    except Unavailable as reason:
+        if os.environ.get("DSV4_ENGINES") == "required":
+            raise pytest.UsageError(str(reason)) from None
+        config.stash.setdefault(_REASONS, set()).add(str(reason))
+        return True
+    return None
+
+
+_REASONS = pytest.StashKey()
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    for reason in config.stash.get(_REASONS, ()):
+        terminalreporter.write_line(f"skipped: {reason}")
+
+
+def pytest_sessionfinish(session, exitstatus):
+    """No test is no failure where a wheel cannot be fetched."""
+    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and session.config.stash.get(_REASONS, None):
+        session.exitstatus = pytest.ExitCode.OK
