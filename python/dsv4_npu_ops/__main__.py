@@ -1,4 +1,4 @@
-"""``python -m dsv4_npu_ops doctor``: what is installed, which engine functions are replaced, and whether the ops work."""
+"""``python -m dsv4_npu_ops doctor``: what is installed, what is replaced in engines, and whether the ops are right."""
 
 import argparse
 import sys

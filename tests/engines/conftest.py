@@ -3,6 +3,7 @@
 import os
 
 import pytest
+
 from engines.wheels import WHEELS, Unavailable
 
 ENGINES = {"sglang": ("sglang", os.environ.get("SGLANG_VERSION"))}
