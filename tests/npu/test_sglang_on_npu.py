@@ -38,9 +38,7 @@ def tables(device):
 
 def backend_on(device):
     held = tables(device)
-    pools = {
-        ratio: SimpleNamespace(ring_size=ring, dummy_state_loc=9999) for ratio, ring in ((4, 16), (128, 256))
-    }
+    pools = {ratio: SimpleNamespace(ring_size=ring, dummy_state_loc=9999) for ratio, ring in ((4, 16), (128, 256))}
     attention = SimpleNamespace(
         req_to_token=held.req_to_token,
         req_to_token_pool=SimpleNamespace(req_to_c128_sidecar=held.req_to_c128_sidecar, c128_page_size=16),
@@ -62,9 +60,7 @@ def backend_on(device):
     def buffer(*shape, dtype=torch.int32):
         return torch.zeros(shape, dtype=dtype).to(device)
 
-    attention.graph_metadata = {
-        f"{pool}_page_table": buffer(BUCKET, COLUMNS) for pool in ("swa", "c4", "c128")
-    }
+    attention.graph_metadata = {f"{pool}_page_table": buffer(BUCKET, COLUMNS) for pool in ("swa", "c4", "c128")}
     attention.forward_metadata = SimpleNamespace(
         actual_seq_lengths_kv=buffer(BUCKET),
         start_pos=buffer(BUCKET),
@@ -74,9 +70,7 @@ def backend_on(device):
         c128_loc=buffer(BUCKET, dtype=torch.int64),
         positions_cmp_padding_c4=buffer(tokens // 4 + BUCKET, dtype=torch.int64),
         positions_cmp_padding_c128=buffer(BUCKET, dtype=torch.int64),
-        dsv4_explicit_state_block_tables={
-            4: buffer(BUCKET, 8 + WIDTH), 128: buffer(BUCKET, 128 + WIDTH)
-        },
+        dsv4_explicit_state_block_tables={4: buffer(BUCKET, 8 + WIDTH), 128: buffer(BUCKET, 128 + WIDTH)},
         seq_lens_cpu_int=None,
     )
     return attention
@@ -159,7 +153,9 @@ def test_eager_metadata_is_one_launch(sim, plugin, mode):
             torch.npu.current_stream().npu_stream  # noqa: B018
             counted = dict(sim.counters())
             assert launches(counted) == {"fill_step": 1}
-            assert not [name for name in counted if name.startswith(("run.", "sync.", "copy.d2h", "operator."))], counted
+            assert not [name for name in counted if name.startswith(("run.", "sync.", "copy.d2h", "operator."))], (
+                counted
+            )
         results[device] = tensors_of(attention.forward_metadata)
     for name, expected in results["cpu"].items():
         assert torch.equal(expected, results["npu"][name]), name
@@ -187,7 +183,9 @@ def test_a_bundle_is_one_launch_and_one_copy_of_lengths(sim, plugin):
             torch.npu.current_stream().npu_stream  # noqa: B018
             counted = dict(sim.counters())
             assert launches(counted) == {"fill_step": 1}
-            assert not [name for name in counted if name.startswith(("run.", "sync.", "copy.d2h", "operator."))], counted
+            assert not [name for name in counted if name.startswith(("run.", "sync.", "copy.d2h", "operator."))], (
+                counted
+            )
         results[device] = tensors_of(made)
     for name, expected in results["cpu"].items():
         assert torch.equal(expected, results["npu"][name]), name

@@ -41,6 +41,8 @@ def register() -> None:
         return
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
+    from dsv4_npu_ops.engines.sglang.versions import faults_mended
+
     for decision in decisions():
         if decision.refused is not None:
             logger.warning("dsv4_npu_ops: %s is SGLang's own: %s", decision.hook.name, decision.refused)
@@ -48,4 +50,6 @@ def register() -> None:
         hook = around(decision.hook, mode)
         if hook is not None:
             HookRegistry.register(decision.hook.target, hook, HookType.AROUND)
+    for fault in faults_mended() if mode is Mode.ON else ():
+        logger.warning("dsv4_npu_ops: %s", fault)
     logger.info("dsv4_npu_ops: %s", mode.value)

@@ -23,7 +23,7 @@ def build_verify_bundle(
 ) -> Any:
     """``maybe_build_dsv4_verify_bundle``."""
     pool, reserved = batch.req_to_token_pool, batch.out_cache_loc_dsv4
-    if reserved is None or not hasattr(pool, "req_to_c128_sidecar"):
+    if reserved is None or not (hasattr(pool, "req_to_c128_sidecar") or hasattr(pool, "req_to_token_c4")):
         return None
     lens = batch.seq_lens_cpu if live_seq_lens_cpu is None else live_seq_lens_cpu
     if lens is None:
@@ -41,8 +41,10 @@ def build_verify_bundle(
     c4 = full.new_empty(room4)
     rows = StepRows.verify(tables.staging.to_device(host_rows.seq_lens)[0], width)
     buffers = {"out_swa_loc": swa, "out_c4_loc": c4, "out_c128_loc": c128}
+    states = (full.new_empty(2, tokens, dtype=torch.int32).unbind()) if tables.has_state_pages else ()
+    buffers |= dict(zip(("out_c4_state_loc", "out_c128_state_loc"), states, strict=False))
     StepCall(tables, rows, requests[:size], Buffers(buffers)).run()
-    return type(reserved)(full, swa, c4[:c4_groups], c128[:c128_groups])
+    return type(reserved)(full, swa, c4[:c4_groups], c128[:c128_groups], *states)
 
 
 def shadow_build_verify_bundle(
@@ -65,12 +67,22 @@ def shadow_build_verify_bundle(
     return theirs
 
 
+def build_verify_bundle_of_six(original: Callable[..., Any], batch: Any, draft_token_num: int) -> Any:
+    """The same until 0.5.17."""
+    return build_verify_bundle(original, batch, draft_token_num)
+
+
+def shadow_build_verify_bundle_of_six(original: Callable[..., Any], batch: Any, draft_token_num: int) -> Any:
+    """The same until 0.5.17."""
+
+    def of_six(batch: Any, draft_token_num: int, live_seq_lens_cpu: Tensor | None = None) -> Any:
+        return original(batch, draft_token_num)
+
+    return shadow_build_verify_bundle(of_six, batch, draft_token_num)
+
+
+_TARGET = f"{_HOOKS_MODULE}.maybe_build_dsv4_verify_bundle"
 HOOKS = (
-    Hook(
-        f"{_HOOKS_MODULE}.maybe_build_dsv4_verify_bundle",
-        build_verify_bundle,
-        "0.5.18",
-        "0.5.23",
-        shadow_build_verify_bundle,
-    ),
+    Hook(_TARGET, build_verify_bundle, "0.5.18", "0.5.23", shadow_build_verify_bundle),
+    Hook(_TARGET, build_verify_bundle_of_six, "0.5.15", "0.5.17", shadow_build_verify_bundle_of_six),
 )

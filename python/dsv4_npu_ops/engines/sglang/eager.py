@@ -16,8 +16,9 @@ from dsv4_npu_ops.engines.hooks import Hook, Unexpected
 from dsv4_npu_ops.engines.sglang.shadow import compare, live_pages
 from dsv4_npu_ops.engines.sglang.step_call import Buffers, StepCall
 from dsv4_npu_ops.engines.sglang.tables import C128_TOKENS, SglangTables, tables_of_backend
-from dsv4_npu_ops.engines.sglang.versions import without_known_faults
+from dsv4_npu_ops.engines.sglang.versions import installed, without_known_faults
 from dsv4_npu_ops.layout import StepRows
+from dsv4_npu_ops.layout.step_rows import FINAL, PREFILL
 
 _MIXIN = "sglang.srt.hardware_backend.npu.attention.ascend_dsv4_backend.CompressorAscendBackendMixin"
 _RATIOS = (4, 128)
@@ -69,12 +70,19 @@ class _EagerStep:
     def publish(self, metadata: Any) -> None:
         """Gives SGLang's metadata the names that its kernels read."""
         buffers = self.call.buffers.named
-        metadata.dsv4_cycle_state_block_table = self.cycle_table
-        metadata.dsv4_max_input_capacity = self.capacity
-        metadata.dsv4_explicit_state_block_tables = {
-            ratio: buffers[f"c{ratio}_state_locs"] for ratio in _RATIOS if f"c{ratio}_state_locs" in buffers
-        }
         metadata.start_pos, metadata.seqused = buffers["start_pos"], buffers["seqused"]
+        if self.call.tables.has_state_pages:
+            for ratio in _RATIOS:
+                setattr(metadata, f"c{ratio}_state_page_table", buffers.get(f"c{ratio}_state_page_table"))
+                setattr(metadata, f"c{ratio}_state_loc", buffers.get(f"out_c{ratio}_state_loc"))
+            if self.groups:  # the kernel finds the lengths of chunks itself
+                metadata.seqused = None
+        else:
+            metadata.dsv4_cycle_state_block_table = self.cycle_table
+            metadata.dsv4_max_input_capacity = self.capacity
+            metadata.dsv4_explicit_state_block_tables = {
+                ratio: buffers[f"c{ratio}_state_locs"] for ratio in _RATIOS if f"c{ratio}_state_locs" in buffers
+            }
         for ratio in _RATIOS:
             if f"positions_c{ratio}" not in buffers:
                 continue
@@ -102,7 +110,10 @@ def _rows_of_width(self: Any, forward_batch: Any, width: int, is_verify: bool) -
     batch = forward_batch.batch_size
     if is_verify:
         # Host lengths of the batch are L or L + n, by algorithm; those of the metadata are always L + n.
-        starts = (_host(self.forward_metadata.seq_lens_cpu_int)[:batch] - width).clamp(min=0)
+        if installed() >= (0, 5, 18):
+            starts = (_host(self.forward_metadata.seq_lens_cpu_int)[:batch] - width).clamp(min=0)
+        else:
+            starts = _host(forward_batch.seq_lens_cpu)[:batch]
         finals = torch.where(starts > 0, starts + width, starts)
         rows = StepRows.verify(forward_batch.seq_lens, width)
     else:
@@ -114,7 +125,7 @@ def _rows_of_width(self: Any, forward_batch: Any, width: int, is_verify: bool) -
     has_bundle = forward_batch.out_cache_loc_dsv4 is not None
     if not has_bundle and not is_verify:
         raise Unexpected("a decode without out_cache_loc_dsv4")
-    return _step(self, forward_batch, rows, starts, finals, tokens, width, has_bundle, exact=False)
+    return _step(self, forward_batch, rows, starts, finals, tokens, width, has_bundle)
 
 
 def _chunks(self: Any, forward_batch: Any) -> _EagerStep:
@@ -131,7 +142,7 @@ def _chunks(self: Any, forward_batch: Any) -> _EagerStep:
     width = max(1, int(extends.max()) if extends.numel() else 0)
     has_bundle = forward_batch.out_cache_loc_dsv4 is not None
     tokens = forward_batch.positions.shape[0]
-    return _step(self, forward_batch, rows, starts, finals, tokens, width, has_bundle, exact=True)
+    return _step(self, forward_batch, rows, starts, finals, tokens, width, has_bundle)
 
 
 def _step(
@@ -143,7 +154,6 @@ def _step(
     tokens: int,
     width: int,
     has_bundle: bool,
-    exact: bool,
 ) -> _EagerStep:
     tables, batch = tables_of_backend(self), forward_batch.batch_size
     if not batch == rows.seq_lens.shape[0] == finals.shape[0]:
@@ -160,8 +170,13 @@ def _step(
         if has_bundle:
             narrow[f"out_c{ratio}_loc"] = (room,)
         narrow[f"c{ratio}_page_table"] = (batch, _columns(self, tables, ratio, longest))
-        if exact:
+        if rows.form == PREFILL:
             groups[ratio] = int((finals // ratio - starts // ratio).sum())
+    if tables.has_state_pages:
+        pages = max(1, -(-longest // int(self.page_size)))
+        narrow |= {f"c{ratio}_state_page_table": (batch, pages) for ratio in _RATIOS}
+        if rows.form == FINAL:  # a decode
+            narrow |= {f"out_c{ratio}_state_loc": (batch,) for ratio in _RATIOS}
     arch35 = _is_arch35()
     if not arch35:
         narrow |= {f"c{ratio}_state_locs": (batch, _LEAD[ratio] + width) for ratio in tables.state_ratios}
@@ -209,7 +224,7 @@ HOOKS = (
     Hook(
         f"{_MIXIN}._build_npu_compress_metadata",
         build_compress_metadata,
-        "0.5.18",
+        "0.5.15",
         "0.5.23",
         shadow_build_compress_metadata,
     ),

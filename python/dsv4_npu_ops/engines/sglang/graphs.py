@@ -26,6 +26,11 @@ FILLED = "_dsv4_npu_ops_filled"
 def apply_graph_metadata(original: Callable[..., Any], self: Any, forward_batch: Any) -> None:
     """``_apply_dsv4_graph_metadata``: refreshes everything but what CANN's own metadata ops give."""
     refresh = _plan(self, forward_batch)
+    if not hasattr(self, "_refresh_graph_kernel_metadata"):  # until 0.5.16 one function does it all
+        original(self, forward_batch)
+        refresh.call.run()
+        setattr(refresh.metadata, FILLED, refresh.is_verify)
+        return
     refresh.prepare()
     refresh.call.run()
     refresh.finish()
@@ -75,7 +80,8 @@ class _Refresh:
         if banks is not None:
             banks.copy_(self.call.req_pool_indices)
         if self.by_step_slots:
-            _map_slots(self.call.tables, batch.out_cache_loc, metadata.swa_loc)
+            mapping = self.attention.token_to_kv_pool.full_to_swa_index_mapping
+            _map_slots(mapping, batch.out_cache_loc, metadata.swa_loc)
         if self.columns:
             self.attention._graph_table_high_water.update(self.columns)
         setattr(metadata, FILLED, self.is_verify)
@@ -101,7 +107,8 @@ def _plan(self: Any, forward_batch: Any) -> _Refresh:
     is_idle = (getattr(forward_batch, "actual_forward_mode", None) or mode).is_idle()
     if compresses and not is_idle and getattr(forward_batch, "out_cache_loc_dsv4", None) is None:
         raise Unexpected("no out_cache_loc_dsv4")
-    tokens_a_row = 1 if is_decode else int(self._dsv4_graph_tokens_per_req)
+    width = getattr(self, "_dsv4_graph_tokens_per_req", self.speculative_num_draft_tokens)
+    tokens_a_row = 1 if is_decode else int(width)
     live, final, longest = _host_lengths(self, forward_batch, size, tokens_a_row, is_verify, is_idle)
     if is_verify:
         rows = StepRows.verify(tables.staging.to_device(live)[0], tokens_a_row)
@@ -110,7 +117,7 @@ def _plan(self: Any, forward_batch: Any) -> _Refresh:
         rows = StepRows.final(on_device[:size], tokens_a_row)
     by_step_slots = is_decode and not compresses  # of a draft step: its tokens lie behind the lengths
     columns = _columns(self, longest, tables)
-    buffers = _buffers(self, metadata, size, is_verify, is_decode, columns)
+    buffers = _buffers(self, metadata, size, is_verify, is_decode, columns, tables.has_state_pages and compresses)
     block = tokens_a_row if "window_locs" in buffers.named else 1
     call = StepCall(tables, rows, forward_batch.req_pool_indices[:size], buffers, block)
     return _Refresh(self, forward_batch, metadata, call, live, final, tokens_a_row, is_verify, by_step_slots, columns)
@@ -128,7 +135,7 @@ def _host_lengths(
         zeros = torch.zeros_like(given)
         return zeros, zeros, 0
     explicit = getattr(getattr(forward_batch, "spec_info", None), "live_seq_lens_cpu", None)
-    if explicit is None and not self._is_dspark_algorithm:
+    if explicit is None and not getattr(self, "_is_dspark_algorithm", False):
         live = given
     elif explicit is None:
         live = (given - tokens_a_row).clamp_(min=0)
@@ -154,7 +161,15 @@ def _columns(self: Any, longest: int, tables: SglangTables) -> dict[str, int]:
     return {key: max(1, columns, written.get(key, 0)) for key, columns in needed.items()}
 
 
-def _buffers(self: Any, metadata: Any, size: int, is_verify: bool, is_decode: bool, columns: dict[str, int]) -> Buffers:
+def _buffers(
+    self: Any,
+    metadata: Any,
+    size: int,
+    is_verify: bool,
+    is_decode: bool,
+    columns: dict[str, int],
+    has_state_pages: bool,
+) -> Buffers:
     """What a graph reads and a launch fills; kept with the graph's metadata, for each extent of the page tables."""
     kept = metadata.__dict__.setdefault(_LAUNCHES, {})
     key = tuple(columns.values())
@@ -173,27 +188,31 @@ def _buffers(self: Any, metadata: Any, size: int, is_verify: bool, is_decode: bo
                 buffers[f"out_c{ratio}_loc"] = getattr(metadata, f"c{ratio}_loc")
                 buffers[f"positions_c{ratio}"] = getattr(metadata, f"positions_cmp_padding_c{ratio}")
                 tables.append(f"c{ratio}_page_table")
+    if has_state_pages:  # of slots that a decode writes, and pages
+        for ratio in (4, 128):
+            tables.append(f"c{ratio}_state_page_table")
+            if is_decode:
+                buffers[f"out_c{ratio}_state_loc"] = getattr(metadata, f"c{ratio}_state_loc")
     for table in tables:  # of a buffer that graphs of all sizes share
         buffers[table] = self.graph_metadata[table][:size, : columns.get(table)]
-    for ratio, locs in metadata.dsv4_explicit_state_block_tables.items():
+    for ratio, locs in getattr(metadata, "dsv4_explicit_state_block_tables", {}).items():
         buffers[f"c{ratio}_state_locs"] = locs
-    if is_verify and self._is_dspark_draft_worker:
+    if is_verify and getattr(self, "_is_dspark_draft_worker", False):
         buffers["window_locs"] = metadata.ori_sparse_indices.squeeze(1)
     kept[key] = Buffers(buffers)
     return kept[key]
 
 
-def _map_slots(tables: SglangTables, full: Tensor, swa: Tensor) -> None:
+def _map_slots(mapping: Tensor, full: Tensor, swa: Tensor) -> None:
     """Window slots of given slots, 0 behind them."""
     count = full.shape[0]
-    mapping = tables.sources[1]
     torch.index_select(mapping, 0, full, out=swa[:count])
     swa[count:].zero_()
 
 
 HOOKS = (
     Hook(
-        f"{_BACKEND}._apply_dsv4_graph_metadata", apply_graph_metadata, "0.5.18", "0.5.23", shadow_apply_graph_metadata
+        f"{_BACKEND}._apply_dsv4_graph_metadata", apply_graph_metadata, "0.5.15", "0.5.23", shadow_apply_graph_metadata
     ),
-    Hook(f"{_BACKEND}.update_verify_buffers_to_fill_after_draft", update_after_draft, "0.5.18", "0.5.23"),
+    Hook(f"{_BACKEND}.update_verify_buffers_to_fill_after_draft", update_after_draft, "0.5.15", "0.5.23"),
 )

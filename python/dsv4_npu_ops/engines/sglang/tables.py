@@ -1,4 +1,8 @@
-"""SGLang's own tables, as the ops take them (versions from 0.5.18)."""
+"""SGLang's own tables, as the ops take them.
+
+From 0.5.18 on it has slots of full tokens, from which the others follow by rules. Until 0.5.17 every pool has a table
+of slots of its own, and states have pages like everything else.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +30,8 @@ C128_TOKENS = 128
 """Tokens behind an entry of the ratio-128 pool."""
 
 _ATTRIBUTE = "_dsv4_npu_ops_tables"
+_SIX_TABLES = ("req_to_token", *(f"req_to_token_{pool}" for pool in POOLS[1:]))
+"""Tables of slots until 0.5.17, in table order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +44,10 @@ class SglangTables:
         dummy_pages: what stands for no page: -1, in ``swa`` 0, which in front of a window a kernel may read.
         c128_page_size: slots of a page of the ratio-128 pool; 0 without one.
         staging: host lengths on their way to the device.
-        state_ratios: compress ratios that have a state pool.
-        sources: request tables, full-to-swa mapping and ratio-128 pages that the tables were made of.
+        state_ratios: compress ratios whose states have places by rule, which kernels are told token by token.
+        has_state_pages: states have pages, in tables of their own (until 0.5.17).
+        sources: the tensors that the tables were made of; the first two are full slots and, from 0.5.18 on, the
+            full-to-swa mapping.
     """
 
     tables: RequestTables
@@ -48,7 +56,8 @@ class SglangTables:
     c128_page_size: int
     staging: HostStaging
     state_ratios: tuple[int, ...]
-    sources: tuple[Tensor, Tensor, Tensor | None]
+    has_state_pages: bool
+    sources: tuple[Tensor | None, ...]
 
 
 def tables_of_backend(backend: Any) -> SglangTables:
@@ -58,20 +67,24 @@ def tables_of_backend(backend: Any) -> SglangTables:
         Unexpected: something is not where this plug-in knows it.
     """
     pool = backend.req_to_token_pool
+    if hasattr(pool, _SIX_TABLES[1]):
+        sources = tuple(getattr(pool, name) for name in _SIX_TABLES)
+        known = _known(backend, sources)
+        return known or _keep(backend, _make_of_six(sources, int(backend.page_size), _window(backend)))
     sidecar = pool.req_to_c128_sidecar if backend._dsv4_has_c128 else None
     sources = backend.req_to_token, backend.token_to_kv_pool.full_to_swa_index_mapping, sidecar
     known = _known(backend, sources)
-    if known is None:
-        known = _make(
-            sources,
-            int(backend.page_size),
-            int(pool.c128_page_size) if backend._dsv4_has_c128 else 0,
-            bool(backend._dsv4_has_c4),
-            int(backend._dsv4_sliding_window_size),
-            backend._dsv4_state_pools_by_ratio,
-        )
-        setattr(backend, _ATTRIBUTE, known)
-    return known
+    if known is not None:
+        return known
+    made = _make(
+        sources,
+        int(backend.page_size),
+        int(pool.c128_page_size) if backend._dsv4_has_c128 else 0,
+        bool(backend._dsv4_has_c4),
+        _window(backend),
+        backend._dsv4_state_pools_by_ratio,
+    )
+    return _keep(backend, made)
 
 
 def tables_of_allocator(allocator: Any, pool: Any) -> SglangTables:
@@ -80,20 +93,32 @@ def tables_of_allocator(allocator: Any, pool: Any) -> SglangTables:
     Raises:
         Unexpected: something is not where this plug-in knows it.
     """
+    if hasattr(pool, _SIX_TABLES[1]):
+        sources = tuple(getattr(pool, name) for name in _SIX_TABLES)
+        known = _known(allocator, sources)
+        return known or _keep(allocator, _make_of_six(sources, int(allocator.page_size), C128_TOKENS))
     sources = pool.req_to_token, allocator.full_to_swa_index_mapping, pool.req_to_c128_sidecar
     known = _known(allocator, sources)
-    if known is None:
-        known = _make(sources, int(allocator.page_size), int(pool.c128_page_size), True, C128_TOKENS, {})
-        setattr(allocator, _ATTRIBUTE, known)
-    return known
+    if known is not None:
+        return known
+    made = _make(sources, int(allocator.page_size), int(pool.c128_page_size), True, C128_TOKENS, {})
+    return _keep(allocator, made)
+
+
+def _window(backend: Any) -> int:
+    return int(backend._dsv4_sliding_window_size)
+
+
+def _keep(owner: Any, made: SglangTables) -> SglangTables:
+    setattr(owner, _ATTRIBUTE, made)
+    return made
 
 
 def _known(owner: Any, sources: tuple[Tensor | None, ...]) -> SglangTables | None:
     known = getattr(owner, _ATTRIBUTE, None)
-    if known is None:
+    if known is None or any(a is not b for a, b in zip(known.sources, sources, strict=True)):
         return None
-    slots, mapping, sidecar = known.sources
-    return known if slots is sources[0] and mapping is sources[1] and sidecar is sources[2] else None
+    return known
 
 
 def _make(
@@ -128,5 +153,25 @@ def _make(
         c128_page_size,
         HostStaging(slots.device),
         tuple(state_pools),
+        False,
         (slots, mapping, sidecar),
+    )
+
+
+def _make_of_six(sources: tuple[Tensor | None, ...], page_size: int, window: int) -> SglangTables:
+    pools = {pool: SlotTable(table, page_size) for pool, table in zip(POOLS, sources, strict=True) if table is not None}
+    if len(pools) != len(POOLS):
+        raise Unexpected("a table of slots is missing")
+    context = pools["full"].table.shape[1]
+    dummy_pages = list(NO_PAGES)
+    dummy_pages[POOLS.index("swa")] = 0
+    return SglangTables(
+        RequestTables.of(pools, sliding_window=window, max_context_len=context),
+        list(NO_SLOTS),
+        dummy_pages,
+        page_size,
+        HostStaging(pools["full"].table.device),
+        (),
+        True,
+        sources,
     )

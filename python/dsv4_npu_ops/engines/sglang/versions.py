@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from dsv4_npu_ops.engines.hooks import version_tuple
 
-FIRST, LAST = "0.5.18", "0.5.23"
-"""Versions with tables of slots, derived pools and rings, from and to."""
+_STATES_MISS_A_GROUP = "0.5.17"
+"""Until here the table of state pages of a chunk starts at the chunk's own tail: its first group has no overlap."""
 
 _ROTATES_AT_LAST_TOKEN = "0.5.19"
 """Until here a verify rotates a group at its last token instead of its first."""
@@ -30,8 +30,21 @@ def installed() -> tuple[int, ...]:
 
 def without_known_faults(fields: Mapping[str, Values], is_verify: bool) -> dict[str, Values]:
     """Fields by name, less those in which the running SGLang is known to be wrong."""
-    wrong = is_verify and installed() <= version_tuple(_ROTATES_AT_LAST_TOKEN)
-    return {name: value for name, value in fields.items() if not (wrong and name.startswith("positions_c"))}
+    wrong: tuple[str, ...] = (
+        ("positions_c",) if is_verify and installed() <= version_tuple(_ROTATES_AT_LAST_TOKEN) else ()
+    )
+    wrong += ("c4_state_page_table",) if installed() <= version_tuple(_STATES_MISS_A_GROUP) else ()
+    return {name: value for name, value in fields.items() if not (wrong and name.startswith(wrong))}
+
+
+def faults_mended() -> list[str]:
+    """What the running SGLang gets wrong and the plug-in does not, a sentence each."""
+    faults = []
+    if installed() <= version_tuple(_ROTATES_AT_LAST_TOKEN):
+        faults.append("this SGLang rotates the groups of a verify at their last token; they are rotated at their first")
+    if installed() <= version_tuple(_STATES_MISS_A_GROUP):
+        faults.append("this SGLang leaves the states in front of a chunk out of its page table; they are in it")
+    return faults
 
 
 def mirrors_lengths() -> bool:
