@@ -4,7 +4,7 @@
 TEST_PARTS += test-engines
 REST_PARTS += test-engines-sim
 
-SGLANG_VERSIONS = 0.5.18 0.5.20 0.5.23
+SGLANG_VERSIONS = 0.5.17 0.5.18 0.5.20 0.5.23
 
 test-engines: build
 	for version in $(SGLANG_VERSIONS); do SGLANG_VERSION=$$version $(PYTEST) tests/engines/sglang || exit 1; done

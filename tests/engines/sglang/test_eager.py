@@ -1,6 +1,7 @@
 """Metadata of eager steps: SGLang's own beside the plug-in's."""
 
 import random
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -10,7 +11,7 @@ from dsv4_npu_ops.engines.hooks import Unexpected
 from dsv4_npu_ops.engines.sglang import eager
 from engines.sglang.compared import assert_same_buffers
 from engines.sglang.test_graphs import ROTATES_AT_FIRST, bundle_of, world_of
-from engines.sglang.world import DEVICE, ForwardMode, World, backend_of, sgl
+from engines.sglang.world import DEVICE, SIX_TABLES, ForwardMode, World, backend_of, sgl
 
 
 def both(world, batch, cu_seqlens, **kind):
@@ -53,8 +54,7 @@ def batch_of(world, mode, rows, starts, widths, *, bundle=True, expanded=False):
     spec = SimpleNamespace(draft_token_num=widths[0]) if is_verify else None
     positions = [start + j for start, width in zip(starts, widths, strict=True) for j in range(width)]
     parts = [bundle_of(world, [row], [start], width) for row, start, width in zip(rows, starts, widths, strict=True)]
-    fields = ("out_full_loc", "out_swa_loc", "out_c4_loc", "out_c128_loc")
-    joined = type(parts[0])(**{name: torch.cat([getattr(part, name) for part in parts]) for name in fields})
+    joined = type(parts[0])(**{name: torch.cat([getattr(part, name) for part in parts]) for name in vars(parts[0])})
     return SimpleNamespace(
         forward_mode=mode,
         batch_size=len(rows),
@@ -96,7 +96,14 @@ def test_chunks_equal_sglangs(seed):
         theirs.start_pos = ours.start_pos
         pairs = zip(begin, ends, strict=True)
         live = [(start, end) if end > start else (0, 0) for start, end in pairs]
-        assert_same_buffers(theirs, ours, [start for start, _ in live], [end for _, end in live])
+        pages_of = partial(pages_of_states, world, rows) if SIX_TABLES else None
+        assert_same_buffers(theirs, ours, [start for start, _ in live], [end for _, end in live], pages_of=pages_of)
+
+
+def pages_of_states(world, rows, i, name):
+    """Until 0.5.17 SGLang leaves out the pages in front of a chunk's last ones, which its first groups need."""
+    pool = name.removesuffix("_page_table")
+    return getattr(world.pool, f"req_to_token_{pool}")[rows[i], ::128] // 128
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -112,6 +119,8 @@ def test_decodes_equal_sglangs(seed):
 @pytest.mark.parametrize("algorithm", ["eagle", "dspark"])
 @pytest.mark.parametrize("width", range(1, 9))
 def test_verifies_equal_sglangs(width, algorithm):
+    if algorithm == "dspark" and SIX_TABLES:
+        pytest.skip("SGLang has no DSpark yet")
     draws, world = world_of(width, width)
     for bundle in (True, False):
         rows = draws.sample(range(1, 9), draws.randint(1, 8))

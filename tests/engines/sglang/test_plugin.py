@@ -115,8 +115,7 @@ def test_an_unexpected_argument_is_the_engines_for_that_call_and_said_once(load,
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             backend, batch = verify_of(world, [1, 2], 4)
-            backend.forward_metadata.seq_lens_cpu_int = None
-            batch.batch_size = 2
+            backend.forward_metadata.seq_lens_cpu_int = batch.seq_lens_cpu = None
             with pytest.raises(TypeError):  # SGLang's own function needs them as well
                 backend._build_npu_compress_metadata(batch)
     assert caplog.text.count("_build_npu_compress_metadata is the engine's own for calls like this") == 1

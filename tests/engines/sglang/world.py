@@ -11,11 +11,13 @@ from typing import Any
 
 import torch
 
+from dsv4_npu_ops.engines.hooks import version_tuple
 from engines.sglang.loading import load
 from engines.wheels import WHEELS
 
 VERSION = os.environ.get("SGLANG_VERSION", "0.5.23")
 PAGE, WINDOW, C128_PAGE = 128, 128, 16
+SIX_NAMES = ("req_to_token", *(f"req_to_token_{pool}" for pool in ("swa", "c4", "c128", "c4_state", "c128_state")))
 DEVICE = torch.device(os.environ.get("ENGINE_DEVICE", "cpu"))
 
 sgl = load(WHEELS["sglang", VERSION].unpacked(), VERSION)
@@ -27,6 +29,9 @@ sgl.request_pool.get_schedule = lambda: SimpleNamespace(c128_page_size=C128_PAGE
 sgl.ascend = __import__(Backend.__mro__[1].__module__, fromlist=["x"])
 sgl.ascend.get_parallel = lambda: SimpleNamespace(dcp_enabled=False, attn_tp_size=1)
 
+
+SIX_TABLES = version_tuple(VERSION) < (0, 5, 18)
+"""Whether every pool has a table of slots of its own."""
 
 _STATE_POOL = inspect.signature(sgl.memory_pool.NPUCompressStatePool).parameters
 
@@ -41,6 +46,9 @@ class KVPool(sgl.base_swa_pool.BaseSWAKVPool):  # type: ignore[name-defined, mis
         self.size = tokens
         self.c128_size = tokens // 128 + rows * C128_PAGE * 2
         self.c128_kv_pool = SimpleNamespace(kernel_page_size=C128_PAGE)
+        self.state_pools: dict[int, Any] = {}
+        if SIX_TABLES:
+            return
         rings = {4: 16, 128: 256} if speculates else {4: 8, 128: 128}
         slots = {4: (tokens // PAGE + 1) * rings[4], 128: (rows + 1) * rings[128]}
         self.state_pools = {
@@ -91,17 +99,43 @@ class World:
     allocated: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        tokens = (self.pages or self.rows * (self.context // PAGE + 2)) * PAGE
+        tokens = (self.pages or (self.rows + 1) * (self.context // PAGE + 2)) * PAGE
         self.kv = KVPool(tokens, self.rows, self.width > 1)
+        if SIX_TABLES:
+            self._six_tables(tokens)
+            return
         self.pool = sgl.request_pool.DSV4NPUReqToTokenPool(self.rows, self.context, str(DEVICE), False)
         self.allocator = sgl.allocator.DSV4NPUTokenToKVPoolAllocator(
             tokens, tokens, PAGE, torch.bfloat16, str(DEVICE), self.kv, False
         )
         self.pool.register_dsv4_allocator(self.allocator)
 
+    def _six_tables(self, tokens: int) -> None:
+        """SGLang's own tables, and pages for all that a row can hold: its allocator is not the plug-in's here."""
+        self.pool = sgl.request_pool.DSV4NPUReqToTokenPool(self.rows, self.context, str(DEVICE), False)
+        self.allocator = SimpleNamespace(page_size=PAGE)
+        mapping = torch.zeros(tokens + 2 * PAGE, dtype=torch.int64, device=DEVICE)
+        self.kv.register_mapping(mapping)
+        self.allocator.full_to_swa_index_mapping = mapping
+        self.allocator.translate_loc_from_full_to_swa = self.kv.translate_loc_from_full_to_swa
+        draws = random.Random(self.rows)
+        for name in SIX_NAMES:
+            table = getattr(self.pool, name)
+            columns = -(-table.shape[1] // PAGE)
+            pages = draws.sample(range(1, table.shape[0] * columns + 1), table.shape[0] * columns)
+            slots = torch.tensor(pages).view(-1, columns, 1) * PAGE + torch.arange(PAGE)
+            table.copy_(slots.view(table.shape[0], -1)[:, : table.shape[1]])
+        for row in range(self.pool.req_to_token.shape[0]):
+            full = self.pool.req_to_token[row].long()
+            known = full < mapping.shape[0]
+            mapping[full[known]] = self.pool.req_to_token_swa[row][known].long()
+
     def extend(self, rows: list[int], ends: list[int]) -> Any:
         """What mem_cache/allocation.py does: slots up to the ends, and the tables."""
         starts = [self.allocated.get(row, 0) for row in rows]
+        if SIX_TABLES:
+            self.allocated.update(zip(rows, ends, strict=True))
+            return None
         index = self.tensor(rows, torch.int64)
         prefix, seq = self.tensor(starts, torch.int64), self.tensor(ends, torch.int64)
         prefix_cpu, seq_cpu = torch.tensor(starts), torch.tensor(ends)

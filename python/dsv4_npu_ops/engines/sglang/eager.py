@@ -169,7 +169,7 @@ def _step(
         wide[f"positions_c{ratio}"] = (room,)
         if has_bundle:
             narrow[f"out_c{ratio}_loc"] = (room,)
-        narrow[f"c{ratio}_page_table"] = (batch, _columns(self, tables, ratio, longest))
+        narrow[f"c{ratio}_page_table"] = (batch, _columns(tables, ratio, longest))
         if rows.form == PREFILL:
             groups[ratio] = int((finals // ratio - starts // ratio).sum())
     if tables.has_state_pages:
@@ -197,11 +197,9 @@ def _carved(shapes: dict[str, tuple[int, ...]], dtype: torch.dtype, device: torc
     }
 
 
-def _columns(self: Any, tables: SglangTables, ratio: int, longest: int) -> int:
+def _columns(tables: SglangTables, ratio: int, longest: int) -> int:
     """SGLang's own: at least one group is looked at."""
-    groups = max(1, longest // ratio)
-    page = tables.c128_page_size if ratio == C128_TOKENS else int(self.page_size) // ratio
-    return -(-groups // page)
+    return -(-max(1, longest // ratio) // tables.tables.page_size_of(f"c{ratio}"))
 
 
 def _host(lengths: Tensor | None) -> Tensor:

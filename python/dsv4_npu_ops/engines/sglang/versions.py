@@ -9,7 +9,7 @@ from typing import TypeVar
 from dsv4_npu_ops.engines.hooks import version_tuple
 
 _STATES_MISS_A_GROUP = "0.5.17"
-"""Until here the table of state pages of a chunk starts at the chunk's own tail: its first group has no overlap."""
+"""Until here the table of state pages of a chunk starts at the tail of its end: its first groups miss their states."""
 
 _ROTATES_AT_LAST_TOKEN = "0.5.19"
 """Until here a verify rotates a group at its last token instead of its first."""
@@ -33,7 +33,7 @@ def without_known_faults(fields: Mapping[str, Values], is_verify: bool) -> dict[
     wrong: tuple[str, ...] = (
         ("positions_c",) if is_verify and installed() <= version_tuple(_ROTATES_AT_LAST_TOKEN) else ()
     )
-    wrong += ("c4_state_page_table",) if installed() <= version_tuple(_STATES_MISS_A_GROUP) else ()
+    wrong += ("c4_state_page", "c128_state_page") if installed() <= version_tuple(_STATES_MISS_A_GROUP) else ()
     return {name: value for name, value in fields.items() if not (wrong and name.startswith(wrong))}
 
 
