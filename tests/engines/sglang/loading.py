@@ -79,6 +79,8 @@ def load(folder: Path, version: str) -> SimpleNamespace:
         "memory_pool": "dsv4.dsv4_memory_pool",
         "paged_allocator": "allocator_npu",
     }
+    if not (folder / "sglang/srt/hardware_backend/npu/dsv4/dsv4_rope.py").exists():  # until 0.5.16
+        del modules["rope"]
     loaded = SimpleNamespace(**{name: importlib.import_module(NPU + path) for name, path in modules.items()})
     loaded.swa_allocator = _first("sglang.srt.mem_cache.allocator.swa", "sglang.srt.mem_cache.swa_allocator")
     loaded.base_swa_pool = importlib.import_module("sglang.srt.mem_cache.base_swa_memory_pool")

@@ -79,6 +79,7 @@ def test_slots_of_draft_steps_equal_sglangs(topk, spare):
     assert not hasattr(backend, drafts._BY_STEP)
 
 
+@pytest.mark.skipif(not hasattr(sgl, "rope"), reason="RoPE rows are gathered elsewhere then")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("options", [{}, {"view_4d": True}, {"inverse": True}, {"cache_dtype": torch.float32}])
 def test_rope_rows_equal_sglangs(dtype, options):

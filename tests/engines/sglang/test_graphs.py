@@ -14,6 +14,7 @@ from engines.sglang.world import (
     SIX_NAMES,
     SIX_TABLES,
     VERSION,
+    Backend,
     ForwardMode,
     OutCacheLoc,
     World,
@@ -32,7 +33,8 @@ class Pair:
     def __init__(self, world, mode, **kind):
         self.world, self.mode = world, mode
         self.theirs, self.ours = backend_of(world, **kind), backend_of(world, **kind)
-        self.ours._apply_dsv4_graph_metadata = lambda batch: graphs.apply_graph_metadata(None, self.ours, batch)
+        original = Backend._apply_dsv4_graph_metadata if SIX_TABLES else None
+        self.ours._apply_dsv4_graph_metadata = lambda batch: graphs.apply_graph_metadata(original, self.ours, batch)
         for backend in (self.theirs, self.ours):
             tokens = max(BUCKETS) * world.width
             backend.init_cuda_graph_state(max(BUCKETS), tokens)
@@ -63,7 +65,7 @@ class Pair:
         positions = [start + j for start in starts for j in range(width)] + [0] * padding * width
         groups = {ratio: sum((start + width) // ratio - start // ratio for start in starts) for ratio in (4, 128)}
         bundle = None if idle else bundle_of(world, requests, starts, width)
-        kinds = sgl.ascend.SpecInputType
+        kinds = getattr(sgl.ascend, "SpecInputType", SimpleNamespace(DFLASH_VERIFY=None, EAGLE_VERIFY=None))
         spec = SimpleNamespace(
             draft_token_num=width, spec_input_type=kinds.DFLASH_VERIFY if expanded else kinds.EAGLE_VERIFY
         )

@@ -23,7 +23,7 @@ registry = __import__("sglang.srt.plugins.hook_registry", fromlist=["x"])
 @pytest.fixture
 def load(monkeypatch, tmp_path):
     """Loads the plug-in in a mode, and takes everything back at the end."""
-    targets = [decision.hook.target for decision in plugin.decisions()]
+    targets = [decision.hook.target for decision in plugin.decisions() if decision.refused is None]
     originals = {target: pkgutil.resolve_name(target) for target in targets}
     monkeypatch.setattr(hooks, "_said", set())
     monkeypatch.setenv("DSV4_NPU_OPS_DUMP", str(tmp_path))
@@ -49,7 +49,10 @@ def load(monkeypatch, tmp_path):
 
 
 def is_replaced(target):
-    return hasattr(pkgutil.resolve_name(target), "__wrapped__")
+    try:
+        return hasattr(pkgutil.resolve_name(target), "__wrapped__")
+    except (AttributeError, ImportError):  # not in this version
+        return False
 
 
 def verify_of(world, rows, width):

@@ -129,6 +129,8 @@ def _rows_of_width(self: Any, forward_batch: Any, width: int, is_verify: bool) -
 
 
 def _chunks(self: Any, forward_batch: Any) -> _EagerStep:
+    if installed() < (0, 5, 17):
+        raise Unexpected("until 0.5.16 chunks are compressed by code that wants other metadata")
     extends, finals = forward_batch.extend_seq_lens_cpu, _host(forward_batch.seq_lens_cpu)
     prefixes = forward_batch.extend_prefix_lens
     if extends is None or prefixes is None:
