@@ -8,11 +8,11 @@ X86_TORCHES ?=
 
 # An environment that somebody names (make wheel VENV=..) is used as it is; ours is made first.
 wheel: $(if $(filter file,$(origin VENV)),setup)
-	$(PY) distribution/wheels.py
+	@$(PY) distribution/wheels.py
 
 wheels: wheel
-	$(PY) distribution/wheels.py --machine x86_64 --torch $(X86_TORCHES)
-	$(PY) distribution/wheels.py --machine aarch64 --torch $(AARCH64_TORCHES)
+	@$(PY) distribution/wheels.py --machine x86_64 --torch $(X86_TORCHES)
+	@$(PY) distribution/wheels.py --machine aarch64 --torch $(AARCH64_TORCHES)
 
 sdist: $(if $(filter file,$(origin VENV)),setup)
 	$(PY) -c "from setuptools.build_meta import build_sdist; print('dist/' + build_sdist('dist'))"

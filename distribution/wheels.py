@@ -6,6 +6,7 @@ One wheel serves one minor release of torch on one kind of processor, and every 
 import argparse
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -16,10 +17,32 @@ from torch_wheel import ROOT, unpack_torch
 
 DIST = ROOT / "dist"
 MACHINES = ("x86_64", "aarch64")
+STEP = re.compile(r"\s*\[ *([1-9]\d*/\d+|[1-9]\d*%)\] ")  # of ninja; of make, which builds the NPU library
+
+
+def run_quietly(command: list[str], environment: dict[str, str]) -> None:
+    """Runs a build and shows how far its compiler is; everything it says only when it fails."""
+    said = []
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            said.append(line)
+            if step := STEP.match(line):
+                print(f"compiled {step[1].replace('/', ' of ')}", flush=True)
+    if process.returncode != 0:
+        raise SystemExit(f"{''.join(said)}failed: {' '.join(command)}")
 
 
 def build_wheel(machine: str = platform.machine(), torch: str | None = None, dist: Path = DIST) -> Path:
-    """Builds a wheel, with the compiler's progress on stdout, and returns its path.
+    """Builds a wheel, with a line for each file that is compiled, and returns its path.
 
     Args:
         machine: processor that it is for.
@@ -41,7 +64,7 @@ def build_wheel(machine: str = platform.machine(), torch: str | None = None, dis
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--verbose", "--no-build-isolation"]
     command += ["--no-deps", "--wheel-dir", str(new), str(ROOT)]
     command += [f"--config-settings=--build-option=--plat-name=linux_{machine}"]
-    subprocess.run(command, cwd=ROOT, env=environment, check=True)
+    run_quietly(command, environment)
     (wheel,) = new.glob("*.whl")
     path = dist / wheel.name
     wheel.replace(path)
@@ -59,7 +82,7 @@ def main() -> None:
         torch = wheel.name.split("+torch")[1].split("-")[0]
         name = wheel.relative_to(ROOT)
         print(
-            f"\n{name}: {wheel.stat().st_size / 1e6:.1f} MB, for torch {torch} on {arguments.machine}, Python 3.10 and "
+            f"{name}: {wheel.stat().st_size / 1e6:.1f} MB, for torch {torch} on {arguments.machine}, Python 3.10 and "
             f"later. Where that torch is installed:\n    pip install --no-deps {name}",
             flush=True,
         )

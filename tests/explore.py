@@ -44,6 +44,14 @@ def explore(seed: int, tests: list[str], workers: str) -> bool:
     return done.returncode == 0
 
 
+def summary(rounds: int, failed: list[int]) -> str:
+    """As in "3 rounds, 2 failed: seeds 7, 9"."""
+    counted = "1 round" if rounds == 1 else f"{rounds} rounds"
+    if not failed:
+        return f"{counted}, none failed"
+    return f"{counted}, {len(failed)} failed: {'seed' if len(failed) == 1 else 'seeds'} {', '.join(map(str, failed))}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=10, help="no round begins later")
@@ -59,7 +67,7 @@ def main() -> None:
         rounds += 1
         if not explore(seed, tests, arguments.workers):
             failed.append(seed)
-    print(f"{rounds} rounds, {len(failed)} failed{': seeds ' if failed else ''}{', '.join(map(str, failed))}")
+    print(summary(rounds, failed))
     sys.exit(bool(failed))
 
 

@@ -69,6 +69,17 @@ def run(name: str, make: list[str]) -> Result:
     return Result(name, process.returncode, time.monotonic() - began, processor_seconds() - cpu_began, counts)
 
 
+def total_of(results: list[Result]) -> Result:
+    """All parts as one."""
+    return Result(
+        "all",
+        max(result.exit_status for result in results),
+        sum(result.seconds for result in results),
+        sum(result.processor_seconds for result in results),
+        sum((result.counts for result in results), Counter()),
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--make", default="make", help="the make command")
@@ -82,13 +93,7 @@ def main() -> None:
         print(f"\n== {results[-1]}\n", flush=True)
         if results[-1].exit_status != 0 and name in arguments.setup:
             break
-    total = Result(
-        "all",
-        max(result.exit_status for result in results),
-        sum(result.seconds for result in results),
-        sum(result.processor_seconds for result in results),
-        sum((result.counts for result in results), Counter()),
-    )
+    total = total_of(results)
     print("\n".join(f"== {result}" for result in [*results, total]), flush=True)
     sys.exit(total.exit_status != 0)
 

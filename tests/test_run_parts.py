@@ -1,10 +1,13 @@
 """The driver of `make test`: a line for each part, and a failure if one fails."""
 
+import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
+import run_parts
 
 RUN_PARTS = Path(__file__).parent / "run_parts.py"
 
@@ -16,6 +19,7 @@ case "$target" in
         printf 'dots ..\\n\\033[32m40 passed\\033[0m, 1 skipped in 3.21s\\n'
         echo '2 passed, 1 warning in 61.00s (0:01:01)' ;;
     broken) echo '1 failed, 3 passed, 1 error in 0.10s'; exit 2 ;;
+    warns) echo 'dots ..'; echo 'a warning' >&2 ;;
     silent) echo '3 passed in review' ;;
     unset) exit 7 ;;
     built) test "$1" = BUILT=1 || exit 1 ;;
@@ -32,6 +36,7 @@ def run(tmp_path):
     def call(*arguments):
         command = [sys.executable, RUN_PARTS, "--make", f"sh {make}", *arguments]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=60)
+        call.printed = done.stdout
         lines = [line.removeprefix("== ") for line in done.stdout.splitlines() if line.startswith("== ")]
         return done.returncode, [(line.partition(";")[0], line.partition("FAILED")[2]) for line in lines]
 
@@ -68,3 +73,40 @@ def test_nothing_runs_after_a_set_up_that_fails(run):
 def test_parts_know_that_the_set_up_is_done(run):
     status, _ = run("--setup", "unbuilt", "built")
     assert status == 0
+
+
+def test_what_a_part_prints_is_shown_with_its_warnings(run):
+    status, lines = run("warns")
+    assert (status, len(lines)) == (0, 3)
+    assert "dots ..\na warning\n" in run.printed
+
+
+def test_progress_is_shown_as_it_comes(tmp_path):
+    """The part ends once its first dot has been read here, and fails after 10 s."""
+    part = tmp_path / "part.sh"
+    part.write_text("printf .; i=0; until test -e read; do i=$((i + 1)); test $i -lt 200 || exit 1; sleep 0.05; done")
+    command = [sys.executable, RUN_PARTS, "--make", f"sh {part}", "part"]
+    buffered = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=tmp_path, env=buffered) as run:
+        assert run.stdout.read(1) == b"."
+        (tmp_path / "read").touch()
+        run.stdout.read()
+    assert run.returncode == 0
+
+
+def test_what_the_parts_took_is_added_up():
+    parts = [
+        run_parts.Result("a", 0, 61.4, 100.4, Counter(passed=3)),
+        run_parts.Result("b", 2, 2.2, 5.2, Counter(passed=1, failed=1)),
+    ]
+    assert str(parts[0]) == "a: 3 passed, 0 failed, 0 skipped; 61 s, 100 s of processor time"
+    assert str(run_parts.total_of(parts)) == (
+        "all: 4 passed, 1 failed, 0 skipped; 64 s, 106 s of processor time; FAILED, exit status 2"
+    )
+
+
+def test_a_part_has_taken_what_its_processes_have(tmp_path):
+    busy = tmp_path / "busy.sh"
+    busy.write_text("sleep 0.4; i=0; while test $i -lt 100000; do i=$((i + 1)); done")
+    result = run_parts.run("part", ["sh", str(busy)])
+    assert result.seconds > 0.4 and 0.01 < result.processor_seconds < result.seconds

@@ -17,10 +17,18 @@ UNREAD = {"MANIFEST.in", "PKG-INFO", "setup.cfg"}
 
 @pytest.fixture(scope="module")
 def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built where no torch can be imported: sources are of no torch yet."""
+    """Built where no torch can be imported: sources are of no torch yet.
+
+    And without the list of files that an earlier build has left in the checkout, which would be packed too.
+    """
     folder = tmp_path_factory.mktemp("sdist")
+    config = folder / "setuptools.cfg"
+    config.write_text(f"[egg_info]\negg_base = {folder}\n")
     code = "import sys; sys.modules['torch'] = None\nfrom setuptools.build_meta import build_sdist as b; b(sys.argv[1])"
-    subprocess.run([sys.executable, "-c", code, str(folder)], cwd=ROOT, check=True, capture_output=True)
+    environment = {**os.environ, "DIST_EXTRA_CONFIG": str(config)}
+    subprocess.run(
+        [sys.executable, "-c", code, str(folder)], cwd=ROOT, env=environment, check=True, capture_output=True
+    )
     (archive,) = folder.glob("dsv4_npu_ops-*.tar.gz")
     return archive
 
@@ -64,6 +72,15 @@ def build_without(module: str, source: Path, folder: Path) -> str:
     return done.stderr.strip()
 
 
+def metadata_with_torch(folder: Path, version_line: str) -> subprocess.CompletedProcess:
+    """Makes a wheel's metadata in a folder, which is also that of a torch whose version.py has one line."""
+    (folder / "version.py").write_text(f"{version_line}\n")
+    code = "import sys; from setuptools.build_meta import prepare_metadata_for_build_wheel as p; p(sys.argv[1])"
+    environment = {**os.environ, "DSV4_TORCH_DIR": str(folder)}
+    command = [sys.executable, "-c", code, str(folder)]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+
+
 def test_a_build_without_torch_says_so(tmp_path: Path) -> None:
     message = build_without("torch", ROOT, tmp_path)
     assert message.startswith(
@@ -79,12 +96,24 @@ def test_a_build_without_torch_says_so(tmp_path: Path) -> None:
         ("version = 2", "{folder}/version.py names no version, expected that of a torch package"),
     ],
 )
-def test_a_build_with_an_old_torch_says_so(tmp_path: Path, monkeypatch, version: str, message: str) -> None:
-    (tmp_path / "version.py").write_text(f"{version}\n")
-    code = "import sys; from setuptools.build_meta import prepare_metadata_for_build_wheel as p; p(sys.argv[1])"
-    monkeypatch.setenv("DSV4_TORCH_DIR", str(tmp_path))
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, capture_output=True, text=True)
+def test_a_build_with_an_old_torch_says_so(tmp_path: Path, version: str, message: str) -> None:
+    done = metadata_with_torch(tmp_path, version)
     assert (done.returncode, done.stderr.strip()) == (1, message.format(folder=tmp_path))
+
+
+def test_a_build_with_a_newer_torch_warns_and_names_it(tmp_path: Path) -> None:
+    done = metadata_with_torch(tmp_path, "__version__ = '3.1.0'")
+    assert done.returncode == 0, done.stderr
+    assert "dsv4_npu_ops was never built with torch 3.1.0, only with torch 2.8 to 2.15\n" in done.stderr
+    (metadata,) = tmp_path.glob("*.dist-info/METADATA")
+    fields = HeaderParser().parsestr(metadata.read_text())
+    assert fields["Version"].endswith("+torch3.1")
+    assert "torch==3.1.*" in fields.get_all("Requires-Dist")
+
+
+def test_no_build_fetches_a_torch() -> None:
+    build_system = (ROOT / "pyproject.toml").read_text().partition("[build-system]")[2].partition("\n[")[0]
+    assert "setuptools>=" in build_system and "torch" not in build_system
 
 
 @pytest.mark.thorough

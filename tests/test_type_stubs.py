@@ -42,6 +42,26 @@ def test_signatures_by_hand() -> None:
     assert ast.unparse(calls["RopeGatherDefault.0"].returns) == "tuple[Tensor, Tensor]"
     assert ast.unparse(calls["RopeGather.1"].returns) == "None"
     assert ast.unparse(calls["PayloadSpans.0"].returns) == "list[int]"
+    assert ast.unparse(calls["StepSizesDefault.0"].returns) == "tuple[int | SymInt, int | SymInt, int | SymInt]"
+
+
+@pytest.mark.parametrize(
+    ("call", "argument", "annotation"),
+    [
+        ("ApplyRotaryDefault.0", "q", "Tensor | None"),
+        ("ApplyRotaryDefault.0", "cos", "Tensor"),
+        ("C4SlotsFromFullDefault.0", "num_groups", "int | SymInt"),
+        ("RopeTablesDefault.0", "dtype", "torch.dtype"),
+        ("AdvanceStepDefault.0", "tables", "Sequence[Tensor | None]"),
+        ("AdvanceStepDefault.0", "addressing", "Sequence[int]"),
+        ("AdvanceStepDefault.0", "width", "int"),
+        ("AdvanceStepDefault.0", "out", "Sequence[Tensor]"),
+    ],
+)
+def test_kinds_of_arguments_by_hand(call: str, argument: str, annotation: str) -> None:
+    arguments = signatures(ast.parse(op_stubs.STUB.read_text()))[call].args
+    declared = {found.arg: ast.unparse(found.annotation) for found in arguments.args[1:] + arguments.kwonlyargs}
+    assert declared[argument] == annotation
 
 
 @pytest.mark.parametrize("name", ["version", "torch_version", "compiler"])

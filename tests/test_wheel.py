@@ -40,7 +40,10 @@ def pip(*arguments: str, cwd: Path, **variables: str) -> None:
 
 
 def build_wheel(source: Path, folder: Path, **variables: str) -> Path:
-    """Wheel of a source tree or of a source distribution."""
+    """Wheel of a source tree or of a source distribution, without what earlier builds left there but objects."""
+    config = folder / "setuptools.cfg"
+    config.write_text(f"[build]\nbuild_base = {folder / 'build'}\n[egg_info]\negg_base = {folder}\n")
+    variables = {"DIST_EXTRA_CONFIG": str(config), **variables}
     pip("wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", str(folder), str(source), cwd=folder, **variables)
     (wheel,) = folder.glob("dsv4_npu_ops-*.whl")
     return wheel
@@ -88,10 +91,11 @@ def required_modules(name: str, seen: set[str]) -> set[Path]:
 
 
 def test_the_wheel_works_outside_the_checkout(wheel: Path, tmp_path: Path) -> None:
-    names = zipfile.ZipFile(wheel).namelist()
-    assert {"dsv4_npu_ops/py.typed", "dsv4_npu_ops/_C.pyi", "dsv4_npu_ops/torch_ops.pyi"} <= set(names)
-    assert [name for name in names if "/_C." in name and name.endswith(".so")] == ["dsv4_npu_ops/_C.abi3.so"]
-    assert not [name for name in names if name.startswith(("tests", "bench")) or "sim" in name.lower()]
+    names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    sources = {path.relative_to(ROOT / "python").as_posix() for path in (ROOT / "python").glob("dsv4_npu_ops/**/*.py*")}
+    sources = {name for name in sources if not name.endswith(".pyc")} | {"dsv4_npu_ops/py.typed"}
+    assert {"dsv4_npu_ops/_C.pyi", "dsv4_npu_ops/torch_ops.pyi"} <= sources
+    assert names == sources | {"dsv4_npu_ops/_built_for.py", "dsv4_npu_ops/_C.abi3.so"}
     check_smoke(wheel, tmp_path)
 
 
@@ -111,6 +115,8 @@ def test_the_core_needs_nothing_beyond_torch(site: Path, tmp_path: Path) -> None
     python = (sys.executable, "-S", "-W", "ignore:Failed to initialize NumPy", "-c")
     path = f"{site}{os.pathsep}{alone}"
     assert "+torch" in run(*python, SMOKE, str(site), cwd=tmp_path, PYTHONPATH=path)
+    for module in ("graph", "speculative", "weights"):
+        run(*python, f"import dsv4_npu_ops.{module}", cwd=tmp_path, PYTHONPATH=path)
     with pytest.raises(AssertionError, match="No module named 'numpy'"):
         run(*python, "import torch, numpy", cwd=tmp_path, PYTHONPATH=path)
 
@@ -122,6 +128,24 @@ def test_libraries_have_no_run_path(site: Path, tmp_path: Path) -> None:
         dynamic = run("readelf", "--dynamic", "--wide", str(library), cwd=tmp_path)
         assert "(NEEDED)" in dynamic
         assert "(RPATH)" not in dynamic and "(RUNPATH)" not in dynamic, dynamic
+
+
+def builder_paths(content: bytes) -> list[str]:
+    """Absolute paths below the folders that this build has used."""
+    torch_dir = Path(torch.__file__).resolve().parents[1]
+    folders = {ROOT, torch_dir, Path(sys.prefix), Path(sys.base_prefix), Path.home()} - {Path("/usr"), Path("/")}
+    names = "|".join(re.escape(str(folder)) for folder in folders)
+    return [path.decode() for path in re.findall(rf"(?<![\w.-])(?:{names})/[ -~]*".encode(), content)]
+
+
+def test_no_file_names_a_folder_of_the_builder(wheel: Path) -> None:
+    """Messages of torch's and our checks name the source by __FILE__."""
+    assert builder_paths(f"\0{ROOT}/csrc/torch/check.h\0".encode()) == [f"{ROOT}/csrc/torch/check.h"]
+    with zipfile.ZipFile(wheel) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    found = {name: builder_paths(content) for name, content in contents.items()}
+    assert {name: paths for name, paths in found.items() if paths} == {}
+    assert contents["dsv4_npu_ops/_C.abi3.so"].count(b"\0csrc/torch/check.h\0") == 1
 
 
 def test_the_extension_is_for_every_python(site: Path, tmp_path: Path) -> None:

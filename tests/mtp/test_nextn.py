@@ -104,6 +104,22 @@ def test_target_streams_are_what_the_head_consumes(models, tokens):
     assert not model.hc_head._forward_pre_hooks
 
 
+def _attention_with_cache(hidden_states, cache=None, **_):
+    return hidden_states * cache, None
+
+
+def _attention_with_past_key_values(hidden_states, past_key_values=None, **_):
+    return hidden_states * past_key_values, None
+
+
+@pytest.mark.parametrize("attention", [_attention_with_cache, _attention_with_past_key_values])
+def test_the_cache_arrives_under_the_name_that_this_transformers_has(models, monkeypatch, attention):
+    monkeypatch.setattr(models.nextn.decoder.self_attn, "forward", attention)
+    streams, position = torch.ones(1, 1, 4, 32), torch.zeros(1, 1, dtype=torch.int64)
+    once, twice = (models.nextn.decode(streams, position, cache=cache) for cache in (1, 2))
+    assert not torch.equal(once, twice)
+
+
 @pytest.mark.parametrize("committed", [1, 2, WINDOW - 1, WINDOW, WINDOW + 1, 40])
 def test_reference_drafts_what_a_cached_run_drafts(models, tokens, committed):
     known = tokens[: committed + 1]

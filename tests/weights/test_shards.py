@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 
 import pytest
 import torch
@@ -197,3 +198,10 @@ def test_an_unknown_weight_stops_the_loading_of_a_checkpoint(tmp_path):
         ValueError, match=r"expected only weights that the MTP layer has, got mtp\.0\.attn\.wq_c\.weight"
     ):
         load_checkpoint(tmp_path)
+
+
+def test_reading_without_safetensors_says_so(tmp_path, monkeypatch):
+    write_folder(tmp_path, numbered([f"mtp.0.{name}" for name in OTHERS]))
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    with pytest.raises(ImportError, match=r"^read_mtp_weights needs safetensors, which is not installed: pip install"):
+        read_mtp_weights(tmp_path)

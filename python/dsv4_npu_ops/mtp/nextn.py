@@ -7,6 +7,7 @@ predicts token i + 2 (docs/spec.md, lengths).
 """
 
 import copy
+import inspect
 from typing import Any
 
 import torch
@@ -94,8 +95,13 @@ class NextnLayer(nn.Module):
             position_embeddings=rope,
             position_ids=position_ids,
             attention_mask=attention_mask,
-            cache=cache,
+            **{self._cache_keyword(): cache},
         )
+
+    def _cache_keyword(self) -> str:
+        """What the attention calls its cache: transformers 5.24 renamed it, and none objects to an unknown name."""
+        names = inspect.signature(self.decoder.self_attn.forward).parameters
+        return "cache" if "cache" in names else "past_key_values"
 
     def head(self, streams: torch.Tensor) -> torch.Tensor:
         """Streams [B, S, hc_mult, D] to the input of lm_head [B, S, D]: this layer's own head mixing and norm."""

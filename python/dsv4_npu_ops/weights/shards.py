@@ -5,8 +5,8 @@ import os
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from safetensors import safe_open
 from torch import Tensor
 
 from dsv4_npu_ops.weights.names import MtpNames
@@ -39,6 +39,7 @@ def read_mtp_weights(path: str | os.PathLike[str], num_hidden_layers: int | None
     Raises:
         FileNotFoundError: the folder has no safetensors files, lacks a shard that its index names, or has no
             ``config.json`` to take ``num_hidden_layers`` from.
+        ImportError: safetensors is not installed.
         ValueError: there are several indices; two names mean the same parameter; a shard lacks a tensor that the index
             places there; nothing in the folder belongs to the layer.
 
@@ -66,7 +67,7 @@ def read_mtp_weights(path: str | os.PathLike[str], num_hidden_layers: int | None
         wanted[files[name]][name] = parameter
     tensors = {}
     for file, parameters in wanted.items():
-        with safe_open(file, "pt") as shard:
+        with _open(file) as shard:
             held = set(shard.keys())
             for name, parameter in parameters.items():
                 if name not in held:
@@ -88,8 +89,19 @@ def _files_of_names(folder: Path) -> dict[str, Path]:
         return {name: folder / file for name, file in weight_map.items()}
     files = {}
     for file in sorted(folder.glob("*.safetensors")):
-        with safe_open(file, "pt") as shard:
+        with _open(file) as shard:
             files.update(dict.fromkeys(shard.keys(), file))
     if not files:
         raise FileNotFoundError(f"path: expected a folder with safetensors files, got {folder}")
     return files
+
+
+def _open(file: Path) -> Any:
+    """A file of tensors. Names and values need no safetensors, so that only reading asks for it."""
+    try:
+        from safetensors import safe_open
+    except ModuleNotFoundError:
+        raise ImportError(
+            "read_mtp_weights needs safetensors, which is not installed: pip install safetensors"
+        ) from None
+    return safe_open(file, "pt")
