@@ -384,7 +384,7 @@ def test_what_is_bad_on_a_device_is_left_out_and_reported(ascend_sim, blocks, na
 def test_too_few_pages_on_a_device(ascend_sim, blocks):
     arguments = example_arguments(swa_pages=torch.tensor([4, 11]))
     ascend_sim.force_blocks(blocks)
-    full, swa, c4, c128 = torch.ops.dsv4_npu_ops.extend_from_lists(*arguments.values())
+    full, _, _, c128 = torch.ops.dsv4_npu_ops.extend_from_lists(*arguments.values())
     ascend_sim.force_blocks(0)
     assert ascend_sim.take_errors() == [[14, 7, 2, 640, 0, 0, 0, 0]]
     assert full.tolist() == [2686, 2687, *range(896, 1024), 256] + [0] * 128

@@ -13,25 +13,25 @@ namespace {
 
 // Returns whether the values are int64.
 int32_t check_row_values(const char* name, const at::Tensor& values, const at::Tensor& req_pool_indices) {
-    check::dim(kExtendFromLists, name, values, 1);
-    check::integer(kExtendFromLists, name, values);
-    check::same_device(kExtendFromLists, name, values, "req_pool_indices", req_pool_indices);
-    check::shape(kExtendFromLists, name, values, req_pool_indices.sizes());
-    check::contiguous(kExtendFromLists, name, values);
+    check::dim(kExtendOp, name, values, 1);
+    check::integer(kExtendOp, name, values);
+    check::same_device(kExtendOp, name, values, "req_pool_indices", req_pool_indices);
+    check::shape(kExtendOp, name, values, req_pool_indices.sizes());
+    check::contiguous(kExtendOp, name, values);
     return values.scalar_type() == at::kLong;
 }
 
 // Returns the number of entries.
 int64_t check_flat(const char* name, const at::Tensor& values, at::ScalarType dtype, const at::Tensor& on) {
-    check::dim(kExtendFromLists, name, values, 1);
-    check::dtype(kExtendFromLists, name, values, {dtype});
-    check::same_device(kExtendFromLists, name, values, "req_pool_indices", on);
-    check::contiguous(kExtendFromLists, name, values);
+    check::dim(kExtendOp, name, values, 1);
+    check::dtype(kExtendOp, name, values, {dtype});
+    check::same_device(kExtendOp, name, values, "req_pool_indices", on);
+    check::contiguous(kExtendOp, name, values);
     return values.size(0);
 }
 
 int64_t check_count(const char* name, int64_t count, int64_t most) {
-    TORCH_CHECK_VALUE(count >= 0 && count <= most, kExtendFromLists, ": ", name, " is ", count, ", expected 0 to ", most);
+    TORCH_CHECK_VALUE(count >= 0 && count <= most, kExtendOp, ": ", name, " is ", count, ", expected 0 to ", most);
     return count;
 }
 
@@ -52,19 +52,19 @@ ExtendFromListsParams check_extend_from_lists(const ExtendTensors& tensors, int6
     p.c128_pages = check_flat("c128_pages", tensors.c128_pages, at::kLong, requests);
     p.num_slots = check_flat("full_to_swa", tensors.full_to_swa, at::kLong, requests);
     p.num_owners = check_flat("c128_owners", tensors.c128_owners, at::kInt, requests);
-    p.table_row_elems = check_page_table(kExtendFromLists, "c128_table", tensors.c128_table, "req_pool_indices", requests);
+    p.table_row_elems = check_page_table(kExtendOp, "c128_table", tensors.c128_table, "req_pool_indices", requests);
     p.max_requests = tensors.c128_table.size(0);
     p.columns = static_cast<int32_t>(tensors.c128_table.size(1));
     constexpr int64_t kMostSlots = std::numeric_limits<int32_t>::max();
-    TORCH_CHECK_VALUE(p.num_slots <= kMostSlots, kExtendFromLists, ": full_to_swa has ", p.num_slots, " entries, expected at most ",
-                      kMostSlots, ", the slots within int32");
+    TORCH_CHECK_VALUE(p.num_slots <= kMostSlots, kExtendOp, ": full_to_swa has ", p.num_slots,
+                      " entries, expected at most ", kMostSlots, ", the slots within int32");
     p.num_tokens = check_count("num_tokens", num_tokens, p.num_rows == 0 ? 0 : kMostSlots);
     p.num_c4 = check_count("num_c4", num_c4, num_tokens);
     p.num_c128 = check_count("num_c128", num_c128, num_tokens);
-    p.page_shift = check::page_shift(kExtendFromLists, "full", page_size);
-    TORCH_CHECK_VALUE(page_size >= kRatioC4, kExtendFromLists, ": page_size is ", page_size, ", expected at least ", kRatioC4,
+    p.page_shift = check::page_shift(kExtendOp, "full", page_size);
+    TORCH_CHECK_VALUE(page_size >= kRatioC4, kExtendOp, ": page_size is ", page_size, ", expected at least ", kRatioC4,
                       ", the tokens of a group");
-    p.c128_page_shift = check::page_shift(kExtendFromLists, "c128", c128_page_size);
+    p.c128_page_shift = check::page_shift(kExtendOp, "c128", c128_page_size);
     p.swa_tail = std::numeric_limits<int64_t>::max();
     if (swa_tail.has_value()) {
         p.swa_tail = check_count("swa_tail", *swa_tail, kMostSlots);

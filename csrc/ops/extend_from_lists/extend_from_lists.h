@@ -11,7 +11,7 @@
 
 namespace dsv4 {
 
-inline constexpr char kExtendFromLists[] = "extend_from_lists";
+inline constexpr char kExtendOp[] = "extend_from_lists";
 
 // Tensors of a call.
 struct ExtendTensors {
@@ -54,7 +54,7 @@ void register_extend_from_lists(torch::Library& library) {
                     const at::Tensor& c128_pages, const at::Tensor& full_to_swa, const at::Tensor& c128_table,
                     const at::Tensor& c128_owners, int64_t num_tokens, int64_t num_c4, int64_t num_c128,
                     int64_t page_size, int64_t c128_page_size, std::optional<int64_t> swa_tail) {
-                     const ExtendTensors tensors{req_pool_indices, prefix_lens, seq_lens,   last_loc,    full_pages,
+                     const ExtendTensors tensors{req_pool_indices, prefix_lens, seq_lens,    last_loc,   full_pages,
                                                  swa_pages,        c128_pages,  full_to_swa, c128_table, c128_owners};
                      const ExtendFromListsParams p = check_extend_from_lists(tensors, num_tokens, num_c4, num_c128,
                                                                              page_size, c128_page_size, swa_tail);

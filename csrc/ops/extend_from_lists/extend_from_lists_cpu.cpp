@@ -35,28 +35,28 @@ int64_t read(const at::Tensor& values, int32_t is_int64, int64_t row) {
 
 void check_row(const ExtendRow& row, int64_t i, const ExtendFromListsParams& p) {
     const int32_t fault = extend_row_fault(row, p);
-    TORCH_CHECK_VALUE(fault != kExtendNegativePrefix, kExtendFromLists, ": prefix_lens[", i, "] is ", row.prefix,
+    TORCH_CHECK_VALUE(fault != kExtendNegativePrefix, kExtendOp, ": prefix_lens[", i, "] is ", row.prefix,
                       ", expected at least 0");
-    TORCH_CHECK_VALUE(fault != kExtendEndBeforePrefix, kExtendFromLists, ": seq_lens[", i, "] is ", row.seq,
+    TORCH_CHECK_VALUE(fault != kExtendEndBeforePrefix, kExtendOp, ": seq_lens[", i, "] is ", row.seq,
                       ", expected no less than prefix_lens, which is ", row.prefix);
-    TORCH_CHECK_VALUE(fault != kExtendUnknownRequest, kExtendFromLists, ": req_pool_indices[", i, "] is ", row.request,
+    TORCH_CHECK_VALUE(fault != kExtendUnknownRequest, kExtendOp, ": req_pool_indices[", i, "] is ", row.request,
                       ", expected 0 <= index < ", p.max_requests, " (rows of c128_table)");
-    TORCH_CHECK_VALUE(fault != kExtendBeyondTable, kExtendFromLists, ": seq_lens[", i, "] is ", row.seq,
+    TORCH_CHECK_VALUE(fault != kExtendBeyondTable, kExtendOp, ": seq_lens[", i, "] is ", row.seq,
                       ", expected groups within the ", p.columns, " columns of c128_table");
-    TORCH_CHECK_VALUE(fault != kExtendLastLoc, kExtendFromLists, ": last_loc[", i, "] is ", row.last_loc,
+    TORCH_CHECK_VALUE(fault != kExtendLastLoc, kExtendOp, ": last_loc[", i, "] is ", row.last_loc,
                       ", expected the slot of token ", row.prefix - 1, ", within the ", p.num_slots,
                       " entries of full_to_swa");
-    TORCH_CHECK_VALUE(fault != kExtendTail, kExtendFromLists, ": swa_tail is ", p.swa_tail, ", expected tails from a page's start, ",
-                      "but seq_lens[", i, "] is ", row.seq);
+    TORCH_CHECK_VALUE(fault != kExtendTail, kExtendOp, ": swa_tail is ", p.swa_tail,
+                      ", expected tails from a page's start, ", "but seq_lens[", i, "] is ", row.seq);
 }
 
 void check_room(int64_t i, const ExtendCounts& before, const ExtendCounts& counts, const ExtendFromListsParams& p) {
     const int32_t fault = extend_room_fault(before, counts, p);
-    TORCH_CHECK_VALUE(fault != kExtendBeyondOutputs, kExtendFromLists, ": row ", i, " brings ", counts.tokens, " tokens, ", counts.c4,
-                      " and ", counts.c128, " groups behind ", before.tokens, ", ", before.c4, " and ", before.c128,
-                      ", expected no more than num_tokens, num_c4 and num_c128, which are ", p.num_tokens, ", ",
-                      p.num_c4, " and ", p.num_c128);
-    TORCH_CHECK_VALUE(fault != kExtendBeyondLists, kExtendFromLists, ": row ", i, " takes ", counts.full_pages, ", ",
+    TORCH_CHECK_VALUE(fault != kExtendBeyondOutputs, kExtendOp, ": row ", i, " brings ", counts.tokens, " tokens, ",
+                      counts.c4, " and ", counts.c128, " groups behind ", before.tokens, ", ", before.c4, " and ",
+                      before.c128, ", expected no more than num_tokens, num_c4 and num_c128, which are ", p.num_tokens,
+                      ", ", p.num_c4, " and ", p.num_c128);
+    TORCH_CHECK_VALUE(fault != kExtendBeyondLists, kExtendOp, ": row ", i, " takes ", counts.full_pages, ", ",
                       counts.swa_pages, " and ", counts.c128_pages, " pages behind ", before.full_pages, ", ",
                       before.swa_pages, " and ", before.c128_pages,
                       ", expected no more than full_pages, swa_pages and c128_pages have, which is ", p.full_pages,
@@ -67,22 +67,22 @@ void check_room(int64_t i, const ExtendCounts& before, const ExtendCounts& count
 void check_started_pages(const ExtendRow& row, int64_t i, const ExtendPointers& data, const ExtendFromListsParams& p) {
     if (joins_swa_page(row, p)) {
         const int64_t slot = data.mapping[row.last_loc];
-        TORCH_CHECK_VALUE(is_last_slot(slot, row, p) && is_swa_page(page_of(slot, p.page_shift), p), kExtendFromLists,
+        TORCH_CHECK_VALUE(is_last_slot(slot, row, p) && is_swa_page(page_of(slot, p.page_shift), p), kExtendOp,
                           ": full_to_swa at last_loc[", i, "] is ", slot, ", expected the swa slot of token ",
                           row.prefix - 1);
     }
     const int64_t group = groups_in(row.prefix, kRatioC128);
     if (starts_inside_page(group, p.c128_page_shift) && group < groups_in(row.seq, kRatioC128)) {
         const int32_t page = data.table[c128_entry_elems(row.request, group, p)];
-        TORCH_CHECK_VALUE(is_c128_page(page, p), kExtendFromLists, ": the page of group ", group, " in c128_table[", row.request,
-                          "] is ", page, ", expected one of the ", p.num_owners, " of c128_owners");
+        TORCH_CHECK_VALUE(is_c128_page(page, p), kExtendOp, ": the page of group ", group, " in c128_table[",
+                          row.request, "] is ", page, ", expected one of the ", p.num_owners, " of c128_owners");
     }
 }
 
 template <typename IsPage>
 void check_list(const char* name, const int64_t* pages, int64_t count, const IsPage& is_page) {
     for (int64_t i = 0; i < count; ++i) {
-        TORCH_CHECK_VALUE(is_page(pages[i]), kExtendFromLists, ": ", name, "[", i, "] is ", pages[i],
+        TORCH_CHECK_VALUE(is_page(pages[i]), kExtendOp, ": ", name, "[", i, "] is ", pages[i],
                           ", expected a page from 1 up, of the pool");
     }
 }
@@ -93,8 +93,8 @@ Rows plan_rows(const ExtendTensors& tensors, const ExtendPointers& data, const E
     ExtendCounts total{};
     for (int64_t i = 0; i < p.num_rows; ++i) {
         const ExtendRow row{read(tensors.req_pool_indices, p.request_is_int64, i),
-                            read(tensors.prefix_lens, p.prefix_is_int64, i),
-                            read(tensors.seq_lens, p.seq_is_int64, i), read(tensors.last_loc, p.last_is_int64, i)};
+                            read(tensors.prefix_lens, p.prefix_is_int64, i), read(tensors.seq_lens, p.seq_is_int64, i),
+                            read(tensors.last_loc, p.last_is_int64, i)};
         if (is_extend_padding(row)) {
             continue;
         }
@@ -105,7 +105,7 @@ Rows plan_rows(const ExtendTensors& tensors, const ExtendPointers& data, const E
         rows.push_back(PlannedRow{row, total});
         add_counts(total, counts);
     }
-    TORCH_CHECK_VALUE(total.tokens == p.num_tokens && total.c4 == p.num_c4 && total.c128 == p.num_c128, kExtendFromLists,
+    TORCH_CHECK_VALUE(total.tokens == p.num_tokens && total.c4 == p.num_c4 && total.c128 == p.num_c128, kExtendOp,
                       ": num_tokens, num_c4 and num_c128 are ", p.num_tokens, ", ", p.num_c4, " and ", p.num_c128,
                       ", expected ", total.tokens, ", ", total.c4, " and ", total.c128, " as the rows bring");
     check_list("full_pages", data.full_pages, total.full_pages, [&](int64_t page) { return is_full_page(page, p); });
@@ -173,16 +173,12 @@ void extend_groups(const PlannedRow& row, const ExtendPointers& data, const Exte
 }
 
 void run(const ExtendFromListsParams& p, const ExtendTensors& tensors, const ExtendedSlots& slots) {
-    const ExtendPointers data{tensors.full_pages.const_data_ptr<int64_t>(),
-                              tensors.swa_pages.const_data_ptr<int64_t>(),
-                              tensors.c128_pages.const_data_ptr<int64_t>(),
-                              tensors.full_to_swa.mutable_data_ptr<int64_t>(),
-                              tensors.c128_table.mutable_data_ptr<int32_t>(),
-                              tensors.c128_owners.mutable_data_ptr<int32_t>(),
-                              slots.full.mutable_data_ptr<int32_t>(),
-                              slots.swa.mutable_data_ptr<int64_t>(),
-                              slots.c4.mutable_data_ptr<int32_t>(),
-                              slots.c128.mutable_data_ptr<int32_t>()};
+    const ExtendPointers data{
+        tensors.full_pages.const_data_ptr<int64_t>(),   tensors.swa_pages.const_data_ptr<int64_t>(),
+        tensors.c128_pages.const_data_ptr<int64_t>(),   tensors.full_to_swa.mutable_data_ptr<int64_t>(),
+        tensors.c128_table.mutable_data_ptr<int32_t>(), tensors.c128_owners.mutable_data_ptr<int32_t>(),
+        slots.full.mutable_data_ptr<int32_t>(),         slots.swa.mutable_data_ptr<int64_t>(),
+        slots.c4.mutable_data_ptr<int32_t>(),           slots.c128.mutable_data_ptr<int32_t>()};
     for (const PlannedRow& row : plan_rows(tensors, data, p)) {
         extend_tokens(row, data, p);
         extend_groups(row, data, p);

@@ -1,9 +1,8 @@
-#include "kernel_operator.h"
-
 #include "device/errors.h"
 #include "device/iota.h"
 #include "device/memory.h"
 #include "device/row_values.h"
+#include "kernel_operator.h"
 #include "ops/extend_from_lists/extend_from_lists_index.h"
 
 namespace dsv4::kernel {
@@ -37,7 +36,7 @@ struct ExtendMemory {
 // of the batch, which lie next to each other in the lists, and what started pages hold; S makes the first slot of each
 // part, V the others, MTE3 writes them to the outputs and to the mapping, or the pages to the table.
 class ExtendFromLists {
- public:
+  public:
     __aicore__ inline ExtendFromLists(AscendC::TPipe* pipe, const ExtendRowInputs& inputs, const ExtendMemory& memory,
                                       GM_ADDR error_lanes, const ExtendFromListsParams& p)
         : p_(p), errors_(pipe, error_lanes, kErrorOpExtendFromLists) {
@@ -95,7 +94,7 @@ class ExtendFromLists {
         errors_.flush();
     }
 
- private:
+  private:
     static constexpr uint32_t kLaneWords = static_cast<uint32_t>(kUbBlockBytes / sizeof(int32_t));
     static constexpr uint32_t kLaneWides = static_cast<uint32_t>(kUbBlockBytes / sizeof(int64_t));
     // Slots of the groups that the tokens of a tile complete; those of each part start at a block.
@@ -154,9 +153,10 @@ class ExtendFromLists {
         }
         if (fault != kExtendValid) {
             if (own) {
-                errors_.report(fault, index, fault == kExtendUnknownRequest ? row.request
-                                             : fault == kExtendLastLoc      ? row.last_loc
-                                                                            : row.seq);
+                errors_.report(fault, index,
+                               fault == kExtendUnknownRequest ? row.request
+                               : fault == kExtendLastLoc      ? row.last_loc
+                                                              : row.seq);
             }
             return;
         }
@@ -182,7 +182,8 @@ class ExtendFromLists {
                                            ? list_entry(token, first_swa, total_.swa_pages, p_.page_shift)
                                            : kStarted;
             add_tokens(TokenPart{index, token, full_listed, swa_listed, row.last_loc, token - row.prefix + 1},
-                       before + (token - row.prefix), total_.c4 + (first_group_from(token) - first_group_from(row.prefix)),
+                       before + (token - row.prefix),
+                       total_.c4 + (first_group_from(token) - first_group_from(row.prefix)),
                        static_cast<uint32_t>(units));
             token += units;
         }
@@ -226,8 +227,8 @@ class ExtendFromLists {
         used_c4_ = 0;
     }
 
-    // MTE3 has written the last batch, for which it waited for V and S. What S and V do next comes after S has waited for
-    // the fetching, and so for MTE3.
+    // MTE3 has written the last batch, for which it waited for V and S. What S and V do next comes after S has waited
+    // for the fetching, and so for MTE3.
     __aicore__ inline void fetch_tokens() {
         order<HardEvent::MTE3_MTE2>();
         order<HardEvent::S_MTE2>();
@@ -240,8 +241,8 @@ class ExtendFromLists {
             widen(part.full_listed, full_from_, full_end);
             widen(part.swa_listed, swa_from_, swa_end);
             if (part.swa_listed == kStarted) {
-                load(lanes_[i * kLaneWords].ReinterpretCast<int64_t>(),
-                     mapping_[static_cast<uint64_t>(part.last_loc)], 1);
+                load(lanes_[i * kLaneWords].ReinterpretCast<int64_t>(), mapping_[static_cast<uint64_t>(part.last_loc)],
+                     1);
             }
         }
         load_pages(pages_, full_pages_, full_from_, full_end);
@@ -273,8 +274,8 @@ class ExtendFromLists {
         fill(full_slots_[run.area], full, run.units);
         fill(swa_slots_[run.area], swa, run.units);
         if (c4_runs_[i].units > 0) {
-            fill(group_slots_[c4_runs_[i].area],
-                 full == 0 ? 0 : c4_slot_of(full, tokens_to_group_end(part.token)), c4_runs_[i].units);
+            fill(group_slots_[c4_runs_[i].area], full == 0 ? 0 : c4_slot_of(full, tokens_to_group_end(part.token)),
+                 c4_runs_[i].units);
         }
         return full;
     }

@@ -13,15 +13,25 @@ void launch_extend_from_lists(const ExtendFromListsParams& p, const ExtendTensor
     if (p.num_tokens == 0) {
         return;
     }
-    const std::array memory{tensors.req_pool_indices, tensors.prefix_lens, tensors.seq_lens,    tensors.last_loc,
-                            tensors.full_pages,       tensors.swa_pages,   tensors.c128_pages,  tensors.full_to_swa,
-                            tensors.c128_table,       tensors.c128_owners, slots.full,          slots.swa,
-                            slots.c4,                 slots.c128};
-    npu::launch_on(kExtendFromLists, memory, extend_from_lists_blocks(p, npu::vector_cores(tensors.full_to_swa)),
-                   [p = p, errors = npu::error_lanes(tensors.full_to_swa)](uint32_t blocks, void* stream,
-                                                                           auto... at) mutable {
-                       return ACLRT_LAUNCH_KERNEL(extend_from_lists)(blocks, stream, at..., errors, &p);
-                   });
+    const std::array memory{tensors.req_pool_indices,
+                            tensors.prefix_lens,
+                            tensors.seq_lens,
+                            tensors.last_loc,
+                            tensors.full_pages,
+                            tensors.swa_pages,
+                            tensors.c128_pages,
+                            tensors.full_to_swa,
+                            tensors.c128_table,
+                            tensors.c128_owners,
+                            slots.full,
+                            slots.swa,
+                            slots.c4,
+                            slots.c128};
+    npu::launch_on(
+        kExtendOp, memory, extend_from_lists_blocks(p, npu::vector_cores(tensors.full_to_swa)),
+        [p = p, errors = npu::error_lanes(tensors.full_to_swa)](uint32_t blocks, void* stream, auto... at) mutable {
+            return ACLRT_LAUNCH_KERNEL(extend_from_lists)(blocks, stream, at..., errors, &p);
+        });
 }
 
 }  // namespace
