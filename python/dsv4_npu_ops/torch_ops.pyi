@@ -209,7 +209,7 @@ class ExtendFromListsDefault(Protocol):
     def __call__(
         self,
         req_pool_indices: Tensor,
-        prefix_lens: Tensor,
+        prefix_lens: Tensor | None,
         seq_lens: Tensor,
         last_loc: Tensor,
         full_pages: Tensor,
@@ -237,7 +237,7 @@ class ExtendFromLists(Protocol):
     def __call__(
         self,
         req_pool_indices: Tensor,
-        prefix_lens: Tensor,
+        prefix_lens: Tensor | None,
         seq_lens: Tensor,
         last_loc: Tensor,
         full_pages: Tensor,

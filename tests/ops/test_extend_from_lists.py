@@ -52,7 +52,7 @@ class World:
         if prefix // 128 % self.c128_page_size:
             self.table[request][prefix // 128 // self.c128_page_size] = self.lists[2].pop()
 
-    def run(self, rows, device, swa_tail=None, dtypes=(torch.int64,) * 4):
+    def run(self, rows, device, swa_tail=None, dtypes=(torch.int64,) * 4, decode=False):
         """One call beside the oracle; checks all that either may write. rows: (request, prefix, seq)."""
         rows = [(request, prefix, seq, self.last.get(request, 10**6)) for request, prefix, seq in rows]
         op = Tensors(self, rows, device, dtypes)
@@ -67,6 +67,8 @@ class World:
             swa_tail,
         )
         sizes = (len(want[0]), len(want[2]), len(want[3]), self.page_size, self.c128_page_size)
+        if decode:
+            op.rows[1] = None
         got = extend_from_lists(*op.arguments(), *sizes, swa_tail=swa_tail)
         assert [loc.dtype for loc in got] == [torch.int32, torch.int64, torch.int32, torch.int32]
         assert [loc.tolist() for loc in got] == list(want)
@@ -173,7 +175,7 @@ def test_a_history(device):
     world.run([(0, 0, 130), (2, 0, 2047)], device)
     world.run([(2, 2047, 2177)], device)
     for step in range(1, 7):
-        world.run([(2, 2176 + step, 2177 + step), (0, 129 + step, 130 + step)], device)
+        world.run([(2, 2176 + step, 2177 + step), (0, 129 + step, 130 + step)], device, decode=step > 2)
     world.run([(1, 640, 640), (2, 2183, 2304)], device)
     world.run([(2, 2304, 2432), (3, 0, 128)], device)
 
@@ -267,6 +269,13 @@ def test_bad_arguments(bad, message):
     with pytest.raises(ValueError) as error:
         torch.ops.dsv4_npu_ops.extend_from_lists(*example_arguments(**bad).values())
     assert f"extend_from_lists: {message}" in str(error.value)
+
+
+@pytest.mark.cpu_only
+def test_a_decode_of_a_row_without_tokens():
+    rows = dict(prefix_lens=None, seq_lens=torch.tensor([2047, 0, 641]))
+    with pytest.raises(ValueError, match=r"prefix_lens\[1\] is -1, expected at least 0"):
+        torch.ops.dsv4_npu_ops.extend_from_lists(*example_arguments(**rows).values())
 
 
 def test_tokens_without_rows():

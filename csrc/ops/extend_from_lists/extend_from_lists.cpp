@@ -43,7 +43,8 @@ ExtendFromListsParams check_extend_from_lists(const ExtendTensors& tensors, int6
     const at::Tensor& requests = tensors.req_pool_indices;
     ExtendFromListsParams p{};
     p.request_is_int64 = check_row_values("req_pool_indices", requests, requests);
-    p.prefix_is_int64 = check_row_values("prefix_lens", tensors.prefix_lens, requests);
+    p.prefix_is_int64 =
+        tensors.prefix_lens.has_value() ? check_row_values("prefix_lens", *tensors.prefix_lens, requests) : kOneToken;
     p.seq_is_int64 = check_row_values("seq_lens", tensors.seq_lens, requests);
     p.last_is_int64 = check_row_values("last_loc", tensors.last_loc, requests);
     p.num_rows = requests.size(0);
@@ -80,7 +81,7 @@ ExtendedSlots empty_extended_slots(const ExtendFromListsParams& p, const at::Ten
 
 TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {
     m.def(
-        "extend_from_lists(Tensor req_pool_indices, Tensor prefix_lens, Tensor seq_lens, Tensor last_loc,"
+        "extend_from_lists(Tensor req_pool_indices, Tensor? prefix_lens, Tensor seq_lens, Tensor last_loc,"
         " Tensor full_pages, Tensor swa_pages, Tensor c128_pages, Tensor(a!) full_to_swa, Tensor(b!) c128_table,"
         " Tensor(c!) c128_owners, int num_tokens, int num_c4, int num_c128, int page_size, int c128_page_size,"
         " int? swa_tail=None) -> (Tensor, Tensor, Tensor, Tensor)");

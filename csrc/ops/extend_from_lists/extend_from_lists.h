@@ -17,7 +17,7 @@ inline constexpr char kExtendOp[] = "extend_from_lists";
 struct ExtendTensors {
     // Rows, [B] int32 or int64 each.
     at::Tensor req_pool_indices;
-    at::Tensor prefix_lens;
+    std::optional<at::Tensor> prefix_lens;  // none: seq_lens - 1
     at::Tensor seq_lens;
     at::Tensor last_loc;
     // Free pages, int64.
@@ -49,11 +49,11 @@ ExtendedSlots empty_extended_slots(const ExtendFromListsParams& p, const at::Ten
 template <auto run>
 void register_extend_from_lists(torch::Library& library) {
     library.impl("extend_from_lists",
-                 [](const at::Tensor& req_pool_indices, const at::Tensor& prefix_lens, const at::Tensor& seq_lens,
-                    const at::Tensor& last_loc, const at::Tensor& full_pages, const at::Tensor& swa_pages,
-                    const at::Tensor& c128_pages, const at::Tensor& full_to_swa, const at::Tensor& c128_table,
-                    const at::Tensor& c128_owners, int64_t num_tokens, int64_t num_c4, int64_t num_c128,
-                    int64_t page_size, int64_t c128_page_size, std::optional<int64_t> swa_tail) {
+                 [](const at::Tensor& req_pool_indices, const std::optional<at::Tensor>& prefix_lens,
+                    const at::Tensor& seq_lens, const at::Tensor& last_loc, const at::Tensor& full_pages,
+                    const at::Tensor& swa_pages, const at::Tensor& c128_pages, const at::Tensor& full_to_swa,
+                    const at::Tensor& c128_table, const at::Tensor& c128_owners, int64_t num_tokens, int64_t num_c4,
+                    int64_t num_c128, int64_t page_size, int64_t c128_page_size, std::optional<int64_t> swa_tail) {
                      const ExtendTensors tensors{req_pool_indices, prefix_lens, seq_lens,    last_loc,   full_pages,
                                                  swa_pages,        c128_pages,  full_to_swa, c128_table, c128_owners};
                      const ExtendFromListsParams p = check_extend_from_lists(tensors, num_tokens, num_c4, num_c128,

@@ -33,6 +33,13 @@ int64_t read(const at::Tensor& values, int32_t is_int64, int64_t row) {
                     : static_cast<const int32_t*>(values.const_data_ptr())[row];
 }
 
+ExtendRow read_row(const ExtendTensors& rows, int64_t i, const ExtendFromListsParams& p) {
+    const int64_t seq = read(rows.seq_lens, p.seq_is_int64, i);
+    return ExtendRow{read(rows.req_pool_indices, p.request_is_int64, i),
+                     p.prefix_is_int64 == kOneToken ? seq - 1 : read(*rows.prefix_lens, p.prefix_is_int64, i), seq,
+                     read(rows.last_loc, p.last_is_int64, i)};
+}
+
 void check_row(const ExtendRow& row, int64_t i, const ExtendFromListsParams& p) {
     const int32_t fault = extend_row_fault(row, p);
     TORCH_CHECK_VALUE(fault != kExtendNegativePrefix, kExtendOp, ": prefix_lens[", i, "] is ", row.prefix,
@@ -92,9 +99,7 @@ Rows plan_rows(const ExtendTensors& tensors, const ExtendPointers& data, const E
     Rows rows;
     ExtendCounts total{};
     for (int64_t i = 0; i < p.num_rows; ++i) {
-        const ExtendRow row{read(tensors.req_pool_indices, p.request_is_int64, i),
-                            read(tensors.prefix_lens, p.prefix_is_int64, i), read(tensors.seq_lens, p.seq_is_int64, i),
-                            read(tensors.last_loc, p.last_is_int64, i)};
+        const ExtendRow row = read_row(tensors, i, p);
         if (is_extend_padding(row)) {
             continue;
         }

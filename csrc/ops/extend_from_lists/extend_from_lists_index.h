@@ -22,7 +22,7 @@ struct ExtendFromListsParams {
     int32_t page_shift;        // log2 of the slots in a page of full and swa
     int32_t c128_page_shift;   // the same of c128
     int32_t request_is_int64;  // req_pool_indices is int32 otherwise; likewise the next three
-    int32_t prefix_is_int64;
+    int32_t prefix_is_int64;   // kOneToken: not given, and each row brings one token
     int32_t seq_is_int64;
     int32_t last_is_int64;
     int32_t reserved;  // keeps the struct free of padding
@@ -42,6 +42,8 @@ constexpr int32_t kExtendBeyondOutputs = 6;
 constexpr int32_t kExtendBeyondLists = 7;
 constexpr int32_t kExtendTail = 8;
 constexpr int32_t kExtendPage = 9;
+
+constexpr int32_t kOneToken = -1;
 
 // Lengths in raw tokens.
 struct ExtendRow {

@@ -130,14 +130,18 @@ class ExtendFromLists {
     __aicore__ inline void load_chunk(int64_t first, uint32_t rows) {
         order<HardEvent::S_MTE2>();
         requests_.load_chunk(first, rows);
-        prefixes_.load_chunk(first, rows);
+        if (p_.prefix_is_int64 != kOneToken) {
+            prefixes_.load_chunk(first, rows);
+        }
         seqs_.load_chunk(first, rows);
         last_locs_.load_chunk(first, rows);
         order<HardEvent::MTE2_S>();
     }
 
     __aicore__ inline ExtendRow read(uint32_t i) const {
-        return ExtendRow{requests_.get(i), prefixes_.get(i), seqs_.get(i), last_locs_.get(i)};
+        const int64_t seq = seqs_.get(i);
+        return ExtendRow{requests_.get(i), p_.prefix_is_int64 == kOneToken ? seq - 1 : prefixes_.get(i), seq,
+                         last_locs_.get(i)};
     }
 
     // A bad row counts as padding; one block tells.

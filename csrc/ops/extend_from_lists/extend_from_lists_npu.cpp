@@ -14,7 +14,7 @@ void launch_extend_from_lists(const ExtendFromListsParams& p, const ExtendTensor
         return;
     }
     const std::array memory{tensors.req_pool_indices,
-                            tensors.prefix_lens,
+                            tensors.prefix_lens.value_or(tensors.seq_lens),
                             tensors.seq_lens,
                             tensors.last_loc,
                             tensors.full_pages,

@@ -8,7 +8,7 @@ from dsv4_npu_ops.ops.fake_kernels import fake_kernel
 
 def extend_from_lists(
     req_pool_indices: Tensor,
-    prefix_lens: Tensor,
+    prefix_lens: Tensor | None,
     seq_lens: Tensor,
     last_loc: Tensor,
     full_pages: Tensor,
@@ -34,7 +34,7 @@ def extend_from_lists(
 
     Args:
         req_pool_indices, prefix_lens, seq_lens: ``[B]`` int32 or int64 each: row of the table, tokens before and with
-            the new ones.
+            the new ones. Without ``prefix_lens`` each row brings one token.
         last_loc: ``[B]`` int32 or int64 full slot of the last token before; looked at where it does not end a page.
         full_pages, swa_pages, c128_pages: int64 free pages, at least as many as are taken; only read.
         full_to_swa: int64 ``[slots of full]``; written at the new tokens' full slots, read at ``last_loc``.
@@ -78,7 +78,7 @@ def extend_from_lists(
 @fake_kernel("extend_from_lists")
 def _(
     req_pool_indices: Tensor,
-    prefix_lens: Tensor,
+    prefix_lens: Tensor | None,
     seq_lens: Tensor,
     last_loc: Tensor,
     full_pages: Tensor,
