@@ -66,11 +66,11 @@ class World:
             self.c128_page_size,
             swa_tail,
         )
-        sizes = (len(want[0]), len(want[2]), len(want[3]), self.page_size, self.c128_page_size)
+        sizes = (*(len(want[i]) for i in (0, 2, 3, 4)), self.page_size, self.c128_page_size)
         if decode:
             op.rows[1] = None
         got = extend_from_lists(*op.arguments(), *sizes, swa_tail=swa_tail)
-        assert [loc.dtype for loc in got] == [torch.int32, torch.int64, torch.int32, torch.int32]
+        assert [loc.dtype for loc in got] == [torch.int32, torch.int64, *[torch.int32] * 3]
         assert [loc.tolist() for loc in got] == list(want)
         assert op.mapping.tolist() == self.mapping
         assert op.table.tolist() == self.table and bool((op.gaps == POISON).all())
@@ -183,7 +183,7 @@ def test_a_history(device):
 @pytest.mark.parametrize("rows", [[], [(99, 7, 7)], [(0, 128, 128), (-1, 5, 5)]])
 def test_nothing_new(device, rows):
     world = World.of(128, 16, (0, 0, 0), 1)
-    assert [loc.numel() for loc in world.run(rows, device)] == [0] * 4
+    assert [loc.numel() for loc in world.run(rows, device)] == [0] * 5
 
 
 @pytest.mark.one_variant
@@ -217,16 +217,16 @@ def example():
 
 def test_the_readme_example(device):
     world = example()
-    full, swa, c4, c128 = world.run(EXAMPLE_ROWS, device)
+    full, swa, c4, c128, replaced = world.run(EXAMPLE_ROWS, device)
     assert full.tolist() == [2686, 2687, *range(896, 1024), 256, *range(1152, 1280)]
     assert swa.tolist() == [894, 895, *range(512, 640), 1408, *range(384, 512)]
     assert c4.tolist() == [671, *range(224, 256), *range(288, 320)]
-    assert c128.tolist() == [95, 128, 196]
+    assert c128.tolist() == [95, 128, 196] and replaced.tolist() == [POISON]
     assert world.table[3][1] == 8 and world.owners[8] == 1
     assert world.lists == [[14], [], [21]]
 
 
-SIZES = (259, 65, 3, 128, 16)
+SIZES = (259, 65, 3, 1, 128, 16)
 
 
 def example_arguments(**bad):
@@ -236,7 +236,7 @@ def example_arguments(**bad):
     tensors = Tensors(world, rows, "cpu")
     names = (
         "req_pool_indices prefix_lens seq_lens last_loc full_pages swa_pages c128_pages full_to_swa c128_table "
-        "c128_owners num_tokens num_c4 num_c128 page_size c128_page_size swa_tail"
+        "c128_owners num_tokens num_c4 num_c128 num_c128_pages page_size c128_page_size swa_tail"
     ).split()
     good = dict(zip(names, [*tensors.arguments(), *SIZES, None], strict=True))
     assert set(bad) <= set(good)
@@ -257,6 +257,7 @@ BAD_ARGUMENTS = [
     (dict(num_tokens=-1), "num_tokens is -1, expected 0 to 2147483647"),
     (dict(num_c4=260), "num_c4 is 260, expected 0 to 259"),
     (dict(num_c128=-1), "num_c128 is -1, expected 0 to 259"),
+    (dict(num_c128_pages=4), "num_c128_pages is 4, expected 0 to 3"),
     (dict(page_size=96), "page size of pool full is 96, expected a power of two"),
     (dict(page_size=2), "page_size is 2, expected at least 4, the tokens of a group"),
     (dict(c128_page_size=0), "page size of pool c128 is 0, expected a power of two"),
@@ -296,8 +297,22 @@ BAD_VALUES = [
     ("last_loc", 0, 3325, "last_loc[0] is 3325, expected the slot of token 2045", 5, 3325),
     ("last_loc", 0, 125, "last_loc[0] is 125, expected the slot of token 2045", 5, 125),
     ("last_loc", 0, -1, "last_loc[0] is -1, expected the slot of token 2045", 5, -1),
-    ("seq_lens", 0, 2500, "row 0 brings 454 tokens, 114 and 4 groups behind 0, 0 and 0", 6, 2500),
-    ("seq_lens", 2, 641, "row 2 brings 129 tokens, 32 and 1 groups behind 131, 33 and 2", 6, 641),
+    (
+        "seq_lens",
+        0,
+        2500,
+        "row 0 brings 454 tokens, 114 and 4 groups and 1 pages of c128 behind 0, 0, 0 and 0",
+        6,
+        2500,
+    ),
+    (
+        "seq_lens",
+        2,
+        641,
+        "row 2 brings 129 tokens, 32 and 1 groups and 0 pages of c128 behind 131, 33, 2 and 1",
+        6,
+        641,
+    ),
     ("full_to_swa", 2685, 0, "full_to_swa at last_loc[0] is 0, expected the swa slot of token 2045", 9, 0),
     ("full_pages", 1, 0, "full_pages[1] is 0, expected a page from 1 up, of the pool", 9, 0),
     ("full_pages", 1, 25, "full_pages[1] is 25, expected a page from 1 up, of the pool", 9, 25),
@@ -324,11 +339,13 @@ def test_bad_values_write_nothing(name, index, value, message, code, word):
 @pytest.mark.parametrize(
     "bad, message",
     [
-        (dict(num_tokens=260), "num_tokens, num_c4 and num_c128 are 260, 65 and 3, expected 259, 65 and 3"),
-        (dict(num_c4=66), "are 259, 66 and 3, expected 259, 65 and 3 as the rows bring"),
-        (dict(num_c128=4), "are 259, 65 and 4, expected 259, 65 and 3 as the rows bring"),
-        (dict(num_c4=64), "row 2 brings 128 tokens, 32 and 1 groups behind 131, 33 and 2"),
-        (dict(num_c128=2), "expected no more than num_tokens, num_c4 and num_c128, which are 259, 65 and 2"),
+        (dict(num_tokens=260), "num_c128 and num_c128_pages are 260, 65, 3 and 1, expected 259, 65, 3 and 1"),
+        (dict(num_c4=66), "are 259, 66, 3 and 1, expected 259, 65, 3 and 1 as the rows bring"),
+        (dict(num_c128=4), "are 259, 65, 4 and 1, expected 259, 65, 3 and 1 as the rows bring"),
+        (dict(num_c128_pages=2), "are 259, 65, 3 and 2, expected 259, 65, 3 and 1 as the rows bring"),
+        (dict(num_c4=64), "row 2 brings 128 tokens, 32 and 1 groups and 0 pages of c128 behind 131, 33, 2 and 1"),
+        (dict(num_c128=2), "num_c128 and num_c128_pages, which are 259, 65, 2 and 1"),
+        (dict(num_c128_pages=0), "row 0 brings 131 tokens, 33 and 2 groups and 1 pages of c128 behind 0, 0, 0 and 0"),
         (dict(swa_tail=130), "swa_tail is 130, expected tails from a page's start, but seq_lens[0] is 2177"),
         (dict(full_pages=torch.tensor([7, 2])), "row 2 takes 1, 1 and 0 pages behind 2, 2 and 1, expected no more"),
         (dict(swa_pages=torch.tensor([4, 11])), "swa_pages and c128_pages have, which is 4, 2 and 2"),
@@ -393,7 +410,7 @@ def test_what_is_bad_on_a_device_is_left_out_and_reported(ascend_sim, blocks, na
 def test_too_few_pages_on_a_device(ascend_sim, blocks):
     arguments = example_arguments(swa_pages=torch.tensor([4, 11]))
     ascend_sim.force_blocks(blocks)
-    full, _, _, c128 = torch.ops.dsv4_npu_ops.extend_from_lists(*arguments.values())
+    full, _, _, c128, _ = torch.ops.dsv4_npu_ops.extend_from_lists(*arguments.values())
     ascend_sim.force_blocks(0)
     assert ascend_sim.take_errors() == [[14, 7, 2, 640, 0, 0, 0, 0]]
     assert full.tolist() == [2686, 2687, *range(896, 1024), 256] + [0] * 128
@@ -419,13 +436,13 @@ def test_device_traffic(ascend_sim):
     world.table = [[0] for _ in range(REQUESTS)]
     rows = [(i % REQUESTS, 0, 1024, -1) for i in range(3)]
     tensors = Tensors(world, rows, "cpu")
-    extend_from_lists(*tensors.arguments(), 3 * 1024, 3 * 256, 3 * 8, 128, 16)
+    extend_from_lists(*tensors.arguments(), 3 * 1024, 3 * 256, 3 * 8, 3, 128, 16)
     (launch,) = ascend_sim.take_counters()
     assert launch["kernel"] == "extend_from_lists"
     tokens = 3 * 1024
-    assert launch["mte3_bytes"] == tokens * (4 + 8 + 8 + 1) + 3 * 8 * 4 + 3 * 8
+    assert launch["mte3_bytes"] == tokens * (4 + 8 + 8 + 1) + 3 * 8 * 4 + 3 * 12
     pages = 3 * 8 * 2 + 3
-    assert launch["mte2_bytes"] <= 8 * (pages + 2 * launch["blocks"]) + launch["blocks"] * 4 * 3 * 8
+    assert launch["mte2_bytes"] <= 3 * 4 + 8 * (pages + 2 * launch["blocks"]) + launch["blocks"] * 4 * 3 * 8
 
 
 @pytest.mark.one_variant

@@ -5,10 +5,10 @@ def extend_from_lists(rows, lists, mapping, table, owners, page_size, c128_page_
     """Writes into `mapping`, `table` and `owners`, and takes pages out of `lists`.
 
     rows: (request, prefix, seq, last_loc); lists: free pages of full, swa and c128. Returns the slots of full, swa, c4
-    and c128.
+    and c128, and the replaced entries of the table.
     """
     full_pages, swa_pages, c128_pages = lists
-    full_loc, swa_loc, c4_loc, c128_loc = [], [], [], []
+    full_loc, swa_loc, c4_loc, c128_loc, replaced = [], [], [], [], []
     for request, prefix, seq, last_loc in rows:
         if prefix == seq:
             continue
@@ -28,7 +28,8 @@ def extend_from_lists(rows, lists, mapping, table, owners, page_size, c128_page_
             if token % 128 == 127:
                 column, offset = divmod(token // 128, c128_page_size)
                 if offset == 0:
+                    replaced.append(table[request][column])
                     table[request][column] = c128_pages.pop(0)
                     owners[table[request][column]] = 1
                 c128_loc.append(table[request][column] * c128_page_size + offset)
-    return full_loc, swa_loc, c4_loc, c128_loc
+    return full_loc, swa_loc, c4_loc, c128_loc, replaced

@@ -38,8 +38,8 @@ int64_t check_count(const char* name, int64_t count, int64_t most) {
 }  // namespace
 
 ExtendFromListsParams check_extend_from_lists(const ExtendTensors& tensors, int64_t num_tokens, int64_t num_c4,
-                                              int64_t num_c128, int64_t page_size, int64_t c128_page_size,
-                                              std::optional<int64_t> swa_tail) {
+                                              int64_t num_c128, int64_t num_c128_pages, int64_t page_size,
+                                              int64_t c128_page_size, std::optional<int64_t> swa_tail) {
     const at::Tensor& requests = tensors.req_pool_indices;
     ExtendFromListsParams p{};
     p.request_is_int64 = check_row_values("req_pool_indices", requests, requests);
@@ -62,6 +62,7 @@ ExtendFromListsParams check_extend_from_lists(const ExtendTensors& tensors, int6
     p.num_tokens = check_count("num_tokens", num_tokens, p.num_rows == 0 ? 0 : kMostSlots);
     p.num_c4 = check_count("num_c4", num_c4, num_tokens);
     p.num_c128 = check_count("num_c128", num_c128, num_tokens);
+    p.num_replaced = check_count("num_c128_pages", num_c128_pages, num_c128);
     p.page_shift = check::page_shift(kExtendOp, "full", page_size);
     TORCH_CHECK_VALUE(page_size >= kRatioC4, kExtendOp, ": page_size is ", page_size, ", expected at least ", kRatioC4,
                       ", the tokens of a group");
@@ -76,15 +77,17 @@ ExtendFromListsParams check_extend_from_lists(const ExtendTensors& tensors, int6
 ExtendedSlots empty_extended_slots(const ExtendFromListsParams& p, const at::Tensor& on) {
     const auto slots = on.options().dtype(at::kInt);
     return ExtendedSlots{at::empty({p.num_tokens}, slots), at::empty({p.num_tokens}, on.options()),
-                         at::empty({p.num_c4}, slots), at::empty({p.num_c128}, slots)};
+                         at::empty({p.num_c4}, slots), at::empty({p.num_c128}, slots),
+                         at::empty({p.num_replaced}, slots)};
 }
 
 TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {
     m.def(
         "extend_from_lists(Tensor req_pool_indices, Tensor? prefix_lens, Tensor seq_lens, Tensor last_loc,"
         " Tensor full_pages, Tensor swa_pages, Tensor c128_pages, Tensor(a!) full_to_swa, Tensor(b!) c128_table,"
-        " Tensor(c!) c128_owners, int num_tokens, int num_c4, int num_c128, int page_size, int c128_page_size,"
-        " int? swa_tail=None) -> (Tensor, Tensor, Tensor, Tensor)");
+        " Tensor(c!) c128_owners, int num_tokens, int num_c4, int num_c128, int num_c128_pages, int page_size, int "
+        "c128_page_size,"
+        " int? swa_tail=None) -> (Tensor, Tensor, Tensor, Tensor, Tensor)");
 }
 
 }  // namespace dsv4

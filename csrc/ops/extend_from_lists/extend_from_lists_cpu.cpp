@@ -8,7 +8,7 @@ namespace dsv4 {
 namespace {
 
 // full_pages, swa_pages, c128_pages: lists; mapping: [num_slots]; table: [max_requests, table_row_elems]; owners:
-// [num_owners]; full, swa, c4, c128: outputs.
+// [num_owners]; full, swa, c4, c128, replaced: outputs.
 struct ExtendPointers {
     const int64_t* full_pages;
     const int64_t* swa_pages;
@@ -20,6 +20,7 @@ struct ExtendPointers {
     int64_t* swa;
     int32_t* c4;
     int32_t* c128;
+    int32_t* replaced;
 };
 
 struct PlannedRow : ExtendRow {
@@ -60,9 +61,10 @@ void check_row(const ExtendRow& row, int64_t i, const ExtendFromListsParams& p) 
 void check_room(int64_t i, const ExtendCounts& before, const ExtendCounts& counts, const ExtendFromListsParams& p) {
     const int32_t fault = extend_room_fault(before, counts, p);
     TORCH_CHECK_VALUE(fault != kExtendBeyondOutputs, kExtendOp, ": row ", i, " brings ", counts.tokens, " tokens, ",
-                      counts.c4, " and ", counts.c128, " groups behind ", before.tokens, ", ", before.c4, " and ",
-                      before.c128, ", expected no more than num_tokens, num_c4 and num_c128, which are ", p.num_tokens,
-                      ", ", p.num_c4, " and ", p.num_c128);
+                      counts.c4, " and ", counts.c128, " groups and ", counts.c128_pages, " pages of c128 behind ",
+                      before.tokens, ", ", before.c4, ", ", before.c128, " and ", before.c128_pages,
+                      ", expected no more than num_tokens, num_c4, num_c128 and num_c128_pages, which are ",
+                      p.num_tokens, ", ", p.num_c4, ", ", p.num_c128, " and ", p.num_replaced);
     TORCH_CHECK_VALUE(fault != kExtendBeyondLists, kExtendOp, ": row ", i, " takes ", counts.full_pages, ", ",
                       counts.swa_pages, " and ", counts.c128_pages, " pages behind ", before.full_pages, ", ",
                       before.swa_pages, " and ", before.c128_pages,
@@ -110,9 +112,11 @@ Rows plan_rows(const ExtendTensors& tensors, const ExtendPointers& data, const E
         rows.push_back(PlannedRow{row, total});
         add_counts(total, counts);
     }
-    TORCH_CHECK_VALUE(total.tokens == p.num_tokens && total.c4 == p.num_c4 && total.c128 == p.num_c128, kExtendOp,
-                      ": num_tokens, num_c4 and num_c128 are ", p.num_tokens, ", ", p.num_c4, " and ", p.num_c128,
-                      ", expected ", total.tokens, ", ", total.c4, " and ", total.c128, " as the rows bring");
+    TORCH_CHECK_VALUE(total.tokens == p.num_tokens && total.c4 == p.num_c4 && total.c128 == p.num_c128 &&
+                          total.c128_pages == p.num_replaced,
+                      kExtendOp, ": num_tokens, num_c4, num_c128 and num_c128_pages are ", p.num_tokens, ", ", p.num_c4,
+                      ", ", p.num_c128, " and ", p.num_replaced, ", expected ", total.tokens, ", ", total.c4, ", ",
+                      total.c128, " and ", total.c128_pages, " as the rows bring");
     check_list("full_pages", data.full_pages, total.full_pages, [&](int64_t page) { return is_full_page(page, p); });
     check_list("swa_pages", data.swa_pages, total.swa_pages, [&](int64_t page) { return is_swa_page(page, p); });
     check_list("c128_pages", data.c128_pages, total.c128_pages, [&](int64_t page) { return is_c128_page(page, p); });
@@ -169,8 +173,9 @@ void extend_groups(const PlannedRow& row, const ExtendPointers& data, const Exte
     for (int64_t group = first; group < last; ++group) {
         int32_t& page = data.table[c128_entry_elems(row.request, group, p)];
         if (is_taken(group, first, p.c128_page_shift) && !starts_inside_page(group, p.c128_page_shift)) {
-            page = static_cast<int32_t>(
-                data.c128_pages[list_entry(group, first, row.before.c128_pages, p.c128_page_shift)]);
+            const int64_t listed = list_entry(group, first, row.before.c128_pages, p.c128_page_shift);
+            data.replaced[listed] = page;
+            page = static_cast<int32_t>(data.c128_pages[listed]);
             data.owners[page] = 1;
         }
         *out++ = static_cast<int32_t>(slot_of(page, group, p.c128_page_shift));
@@ -183,7 +188,8 @@ void run(const ExtendFromListsParams& p, const ExtendTensors& tensors, const Ext
         tensors.c128_pages.const_data_ptr<int64_t>(),   tensors.full_to_swa.mutable_data_ptr<int64_t>(),
         tensors.c128_table.mutable_data_ptr<int32_t>(), tensors.c128_owners.mutable_data_ptr<int32_t>(),
         slots.full.mutable_data_ptr<int32_t>(),         slots.swa.mutable_data_ptr<int64_t>(),
-        slots.c4.mutable_data_ptr<int32_t>(),           slots.c128.mutable_data_ptr<int32_t>()};
+        slots.c4.mutable_data_ptr<int32_t>(),           slots.c128.mutable_data_ptr<int32_t>(),
+        slots.c128_replaced.mutable_data_ptr<int32_t>()};
     for (const PlannedRow& row : plan_rows(tensors, data, p)) {
         extend_tokens(row, data, p);
         extend_groups(row, data, p);

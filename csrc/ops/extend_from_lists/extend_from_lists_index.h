@@ -6,11 +6,12 @@
 #include "common/launch_plan.h"
 
 struct ExtendFromListsParams {
-    int64_t num_rows;    // B: rows, padding rows included
-    int64_t num_tokens;  // entries of full_loc and swa_loc
-    int64_t num_c4;      // entries of c4_loc
-    int64_t num_c128;    // entries of c128_loc
-    int64_t full_pages;  // entries of the lists
+    int64_t num_rows;      // B: rows, padding rows included
+    int64_t num_tokens;    // entries of full_loc and swa_loc
+    int64_t num_c4;        // entries of c4_loc
+    int64_t num_c128;      // entries of c128_loc
+    int64_t num_replaced;  // entries of c128_replaced
+    int64_t full_pages;    // entries of the lists
     int64_t swa_pages;
     int64_t c128_pages;
     int64_t num_slots;         // entries of the mapping, slots of page 0 included
@@ -139,7 +140,7 @@ DSV4_HOST_DEVICE constexpr int32_t extend_row_fault(const ExtendRow& row, const 
 DSV4_HOST_DEVICE constexpr int32_t extend_room_fault(const ExtendCounts& before, const ExtendCounts& counts,
                                                      const ExtendFromListsParams& p) {
     if (counts.tokens > p.num_tokens - before.tokens || counts.c4 > p.num_c4 - before.c4 ||
-        counts.c128 > p.num_c128 - before.c128) {
+        counts.c128 > p.num_c128 - before.c128 || counts.c128_pages > p.num_replaced - before.c128_pages) {
         return kExtendBeyondOutputs;
     }
     if (counts.full_pages > p.full_pages - before.full_pages || counts.swa_pages > p.swa_pages - before.swa_pages ||

@@ -29,6 +29,7 @@ struct ExtendMemory {
     GM_ADDR swa;
     GM_ADDR c4;
     GM_ADDR c128;
+    GM_ADDR replaced;
 };
 
 // Every block walks over all rows with running totals, and works on what lies in its share of the tokens and of the
@@ -50,13 +51,14 @@ class ExtendFromLists {
         swa_ = global<int64_t>(memory.swa, static_cast<uint64_t>(p.num_tokens));
         c4_ = global<int32_t>(memory.c4, static_cast<uint64_t>(p.num_c4));
         c128_ = global<int32_t>(memory.c128, static_cast<uint64_t>(p.num_c128));
+        replaced_ = global<int32_t>(memory.replaced, static_cast<uint64_t>(p.num_replaced));
         pipe->InitBuffer(input_buffer_, 4 * kExtendChunkRows * sizeof(int64_t));
         pipe->InitBuffer(iota_buffer_, kExtendTileUnits * sizeof(int32_t));
         pipe->InitBuffer(slot_buffer_, 2 * kExtendTileUnits * sizeof(int32_t));
         pipe->InitBuffer(group_buffer_, kGroupElems * sizeof(int32_t));
         pipe->InitBuffer(wide_buffer_, kExtendTileUnits * sizeof(int64_t));
         pipe->InitBuffer(page_buffer_, 2 * kExtendTileParts * sizeof(int64_t));
-        pipe->InitBuffer(lane_buffer_, kExtendTileParts * kUbBlockBytes);
+        pipe->InitBuffer(lane_buffer_, 2 * kExtendTileParts * kUbBlockBytes);
         pipe->InitBuffer(one_buffer_, kUbBlockBytes);
         const LocalTensor<int32_t> chunk = input_buffer_.Get<int32_t>();
         requests_.init(inputs.requests, p.num_rows, p.request_is_int64, chunk);
@@ -70,6 +72,7 @@ class ExtendFromLists {
         entries_ = wide_buffer_.Get<int64_t>();
         pages_ = page_buffer_.Get<int64_t>();
         lanes_ = lane_buffer_.Get<int32_t>();
+        new_pages_ = lanes_[kExtendTileParts * kLaneWords];
         one_ = one_buffer_.Get<int32_t>();
     }
 
@@ -394,7 +397,8 @@ class ExtendFromLists {
         for (uint32_t i = 0; i < num_groups_; ++i) {
             const GroupPart& part = group_parts_[i];
             widen(part.listed, c128_from_, end);
-            if (part.listed == kStarted) {
+            // The page that goes on, or the one that is replaced.
+            if (part.listed == kStarted || writes_page(part)) {
                 load(lanes_[i * kLaneWords], table_[static_cast<uint64_t>(part.table_elems)], 1);
             }
         }
@@ -402,7 +406,11 @@ class ExtendFromLists {
         order<HardEvent::MTE2_S>();
     }
 
-    // Leaves the page in the part's lane.
+    // The part with a page's first group puts it into the table.
+    __aicore__ inline bool writes_page(const GroupPart& part) const {
+        return part.listed >= 0 && !starts_inside_page(part.group, p_.c128_page_shift);
+    }
+
     __aicore__ inline void make_groups(uint32_t i) {
         const GroupPart& part = group_parts_[i];
         int64_t page = part.listed == kStarted ? lanes_.GetValue(i * kLaneWords)
@@ -411,25 +419,29 @@ class ExtendFromLists {
             errors_.report(kExtendPage, part.row, page);
             page = 0;
         }
-        lanes_.SetValue(i * kLaneWords, static_cast<int32_t>(page));
+        new_pages_.SetValue(i * kLaneWords, static_cast<int32_t>(page));
         fill(full_slots_[group_runs_[i].area], page == 0 ? 0 : slot_of(page, part.group, p_.c128_page_shift),
              group_runs_[i].units);
     }
 
-    // The part with a page's first group puts it into the table.
     __aicore__ inline void store_page(uint32_t i) {
         const GroupPart& part = group_parts_[i];
-        const int64_t page = lanes_.GetValue(i * kLaneWords);
-        if (part.listed >= 0 && page > 0 && !starts_inside_page(part.group, p_.c128_page_shift)) {
-            store(table_[static_cast<uint64_t>(part.table_elems)], lanes_[i * kLaneWords], 1);
+        if (!writes_page(part)) {
+            return;
+        }
+        store(replaced_[static_cast<uint64_t>(part.listed)], lanes_[i * kLaneWords], 1);
+        const int64_t page = new_pages_.GetValue(i * kLaneWords);
+        if (page > 0) {
+            store(table_[static_cast<uint64_t>(part.table_elems)], new_pages_[i * kLaneWords], 1);
             store(owners_[static_cast<uint64_t>(page)], one_, 1);
         }
     }
 
     // Entries behind the rows, of which there are some if a row was bad: zeros.
     __aicore__ inline void fill_the_rest() {
-        const int64_t block = AscendC::GetBlockIdx();
-        if (block != 0 || (total_.tokens == p_.num_tokens && total_.c4 == p_.num_c4 && total_.c128 == p_.num_c128)) {
+        const bool complete = total_.tokens == p_.num_tokens && total_.c4 == p_.num_c4 && total_.c128 == p_.num_c128 &&
+                              total_.c128_pages == p_.num_replaced;
+        if (complete || AscendC::GetBlockIdx() != 0) {
             return;
         }
         order<HardEvent::MTE3_V>();
@@ -440,6 +452,7 @@ class ExtendFromLists {
         clear(swa_, entries_, total_.tokens, p_.num_tokens);
         clear(c4_, full_slots_, total_.c4, p_.num_c4);
         clear(c128_, full_slots_, total_.c128, p_.num_c128);
+        clear(replaced_, full_slots_, total_.c128_pages, p_.num_replaced);
     }
 
     template <typename T>
@@ -453,10 +466,10 @@ class ExtendFromLists {
     const ExtendFromListsParams& p_;
     ErrorLane errors_;
     GlobalTensor<int64_t> full_pages_, swa_pages_, c128_pages_, mapping_, swa_;
-    GlobalTensor<int32_t> table_, owners_, full_, c4_, c128_;
+    GlobalTensor<int32_t> table_, owners_, full_, c4_, c128_, replaced_;
     TBuf<TPosition::VECCALC> input_buffer_, iota_buffer_, slot_buffer_, group_buffer_, wide_buffer_, page_buffer_,
         lane_buffer_, one_buffer_;
-    LocalTensor<int32_t> iota_, full_slots_, swa_slots_, group_slots_, lanes_, one_;
+    LocalTensor<int32_t> iota_, full_slots_, swa_slots_, group_slots_, lanes_, new_pages_, one_;
     LocalTensor<int64_t> entries_, pages_;
     RowValues requests_, prefixes_, seqs_, last_locs_;
     BlockShare tokens_, groups_;  // of the outputs
@@ -479,12 +492,13 @@ extern "C" __global__ __aicore__ void extend_from_lists(GM_ADDR requests, GM_ADD
                                                         GM_ADDR last_locs, GM_ADDR full_pages, GM_ADDR swa_pages,
                                                         GM_ADDR c128_pages, GM_ADDR mapping, GM_ADDR table,
                                                         GM_ADDR owners, GM_ADDR full, GM_ADDR swa, GM_ADDR c4,
-                                                        GM_ADDR c128, GM_ADDR error_lanes, ExtendFromListsParams p) {
+                                                        GM_ADDR c128, GM_ADDR replaced, GM_ADDR error_lanes,
+                                                        ExtendFromListsParams p) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
     AscendC::TPipe pipe;
     const dsv4::kernel::ExtendRowInputs inputs{requests, prefixes, seqs, last_locs};
-    const dsv4::kernel::ExtendMemory memory{full_pages, swa_pages, c128_pages, mapping, table,
-                                            owners,     full,      swa,        c4,      c128};
+    const dsv4::kernel::ExtendMemory memory{full_pages, swa_pages, c128_pages, mapping, table,   owners,
+                                            full,       swa,       c4,         c128,    replaced};
     dsv4::kernel::ExtendFromLists op(&pipe, inputs, memory, error_lanes, p);
     op.run();
 }

@@ -26,7 +26,8 @@ void launch_extend_from_lists(const ExtendFromListsParams& p, const ExtendTensor
                             slots.full,
                             slots.swa,
                             slots.c4,
-                            slots.c128};
+                            slots.c128,
+                            slots.c128_replaced};
     npu::launch_on(
         kExtendOp, memory, extend_from_lists_blocks(p, npu::vector_cores(tensors.full_to_swa)),
         [p = p, errors = npu::error_lanes(tensors.full_to_swa)](uint32_t blocks, void* stream, auto... at) mutable {

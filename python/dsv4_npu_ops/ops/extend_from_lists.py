@@ -20,11 +20,12 @@ def extend_from_lists(
     num_tokens: int,
     num_c4: int,
     num_c128: int,
+    num_c128_pages: int,
     page_size: int,
     c128_page_size: int,
     *,
     swa_tail: int | None = None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Slots of new tokens in an engine's own pools, with pages from its lists, in one launch.
 
     For engines that allocate by themselves: they have checked capacity, and drop the pages that were taken from their
@@ -40,14 +41,16 @@ def extend_from_lists(
         full_to_swa: int64 ``[slots of full]``; written at the new tokens' full slots, read at ``last_loc``.
         c128_table: int32 ``[requests, columns]`` pages of c128, rows at any stride; new pages are written.
         c128_owners: int32 ``[pages of c128]``; becomes 1 for each page that is taken.
-        num_tokens, num_c4, num_c128: new tokens, and groups of 4 and of 128 that they complete, of all rows.
+        num_tokens, num_c4, num_c128, num_c128_pages: of all rows, new tokens, groups of 4 and of 128 that they
+            complete, and pages that the latter take.
         page_size, c128_page_size: slots of a page of full and swa, and of c128.
         swa_tail: only the last so many tokens of each row get a swa slot, from a page's start on; the mapping has 0 for
             the others. Default: all.
 
     Returns:
-        (full_loc, swa_loc, c4_loc, c128_loc), int32 but for swa_loc, which is int64 as the mapping is. Groups of 4 lie
-        in the full pool, in the space of four tokens: their slot is the full slot of the last one, divided by 4.
+        (full_loc, swa_loc, c4_loc, c128_loc, c128_replaced), int32 but for swa_loc, which is int64 as the mapping is.
+        Groups of 4 lie in the full pool, in the space of four tokens: their slot is the full slot of the last one,
+        divided by 4. The last are the entries of the table that new pages of c128 have replaced.
 
     Raises:
         ValueError: wrong dtype, shape or device, or (on a CPU) a bad row, a last slot that is not the one before the
@@ -69,6 +72,7 @@ def extend_from_lists(
         num_tokens,
         num_c4,
         num_c128,
+        num_c128_pages,
         page_size,
         c128_page_size,
         swa_tail,
@@ -90,13 +94,15 @@ def _(
     num_tokens: int,
     num_c4: int,
     num_c128: int,
+    num_c128_pages: int,
     page_size: int,
     c128_page_size: int,
     swa_tail: int | None = None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     return (
         full_to_swa.new_empty((num_tokens,), dtype=torch.int32),
         full_to_swa.new_empty((num_tokens,)),
         full_to_swa.new_empty((num_c4,), dtype=torch.int32),
         full_to_swa.new_empty((num_c128,), dtype=torch.int32),
+        full_to_swa.new_empty((num_c128_pages,), dtype=torch.int32),
     )
