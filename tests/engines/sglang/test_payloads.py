@@ -1,5 +1,6 @@
 """What travels from prefill to decode, beside SGLang's own lists."""
 
+import ast
 import random
 from types import SimpleNamespace
 
@@ -9,6 +10,7 @@ import torch
 
 from engines.sglang.allocations import ours
 from engines.sglang.world import C128_PAGE, VERSION, sgl
+from engines.wheels import WHEELS
 
 GROUP = C128_PAGE * 128
 COLUMNS = 9
@@ -27,14 +29,26 @@ def lists(payloads):
     return {str(kind): payload() for kind, payload in payloads.items()}
 
 
+def function_of(path, name="get_dsv4_c4_state_indices"):
+    """A function of SGLang that stands in a module which needs a transfer engine."""
+    source = (WHEELS["sglang", VERSION].unpacked() / "sglang/srt" / path).read_text()
+    (found,) = (node for node in ast.parse(source).body if getattr(node, "name", None) == name)
+    names = {"np": np, "npt": np}
+    exec("from __future__ import annotations\n" + ast.unparse(found), names)
+    return names[name]
+
+
 @pytest.fixture(params=[False, True])
 def is_a5(request, monkeypatch):
     """Atlas A5, where states have lists of their own."""
     if request.param:
-        if not hasattr(sgl.hooks, "is_npu_arch35") and VERSION in ("0.5.18", "0.5.19"):
+        if VERSION in ("0.5.18", "0.5.19"):
             pytest.skip("not in this version")
         module = __import__("sglang.srt.hardware_backend.npu.utils", fromlist=["x"])
         monkeypatch.setattr(module, "is_npu_arch35", lambda: True)
+        if VERSION == "0.5.20":
+            utils = __import__("sglang.srt.disaggregation.utils", fromlist=["x"])
+            monkeypatch.setattr(utils, "get_dsv4_c4_state_indices", function_of("disaggregation/utils.py"))
     return request.param
 
 
