@@ -30,6 +30,7 @@ ARGUMENTS = {
     "Tensor": "Tensor",
     "Tensor?": "Tensor | None",
     "int": "int",
+    "int?": "int | None",
     "SymInt": "int | SymInt",
     "Tensor[]": "Sequence[Tensor]",
     "Tensor?[]": "Sequence[Tensor | None]",

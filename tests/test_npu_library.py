@@ -136,6 +136,7 @@ def test_the_texts_of_device_errors_cover_the_codes_of_the_ops():
         ("map_full_to_swa", "kMapValid"),
         ("advance_step", "kAdvanceValid"),
         ("share_pages", "kShareValid"),
+        ("extend_from_lists", "kExtendValid"),
         ("c4_slots_from_full", "kC4SlotsTooMany"),
     ):
         faults[op] = {*constants(f"ops/{op}/{op}_index.h", first).values()}

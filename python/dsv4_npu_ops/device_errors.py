@@ -96,6 +96,20 @@ _OPS: dict[int, tuple[str, dict[int, str]]] = {
             4: "a copy that is not one page of the pool and of the outputs",
         },
     ),
+    14: (
+        "extend_from_lists",
+        {
+            1: "a negative prefix length",
+            2: "a length shorter than its prefix",
+            3: "a request index outside of the table",
+            4: "a length beyond the table",
+            5: "a last slot that is not that of the prefix",
+            6: "more tokens or groups than the outputs hold",
+            7: "more new pages than a list has",
+            8: "a tail that does not start at a page",
+            9: "a page that is none or outside of its pool",
+        },
+    ),
 }
 
 

@@ -205,6 +205,64 @@ class DraftSteps(Protocol):
         sin: Tensor,
     ) -> None: ...
 
+class ExtendFromListsDefault(Protocol):
+    def __call__(
+        self,
+        req_pool_indices: Tensor,
+        prefix_lens: Tensor | None,
+        seq_lens: Tensor,
+        last_loc: Tensor,
+        full_pages: Tensor,
+        swa_pages: Tensor,
+        c128_pages: Tensor,
+        full_to_swa: Tensor,
+        c128_table: Tensor,
+        c128_owners: Tensor,
+        num_tokens: int,
+        num_c4: int,
+        num_c128: int,
+        num_c128_pages: int,
+        page_size: int,
+        c128_page_size: int,
+        swa_tail: int | None = None,
+    ) -> tuple[
+        Tensor,
+        Tensor,
+        Tensor,
+        Tensor,
+        Tensor,
+    ]: ...
+
+class ExtendFromLists(Protocol):
+    @property
+    def default(self) -> ExtendFromListsDefault: ...
+    def __call__(
+        self,
+        req_pool_indices: Tensor,
+        prefix_lens: Tensor | None,
+        seq_lens: Tensor,
+        last_loc: Tensor,
+        full_pages: Tensor,
+        swa_pages: Tensor,
+        c128_pages: Tensor,
+        full_to_swa: Tensor,
+        c128_table: Tensor,
+        c128_owners: Tensor,
+        num_tokens: int,
+        num_c4: int,
+        num_c128: int,
+        num_c128_pages: int,
+        page_size: int,
+        c128_page_size: int,
+        swa_tail: int | None = None,
+    ) -> tuple[
+        Tensor,
+        Tensor,
+        Tensor,
+        Tensor,
+        Tensor,
+    ]: ...
+
 class MapFullToSwaDefault(Protocol):
     def __call__(
         self,
@@ -560,6 +618,8 @@ class Ops(Protocol):
     def compressor_metadata(self) -> CompressorMetadata: ...
     @property
     def draft_steps(self) -> DraftSteps: ...
+    @property
+    def extend_from_lists(self) -> ExtendFromLists: ...
     @property
     def map_full_to_swa(self) -> MapFullToSwa: ...
     @property

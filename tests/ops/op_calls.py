@@ -144,5 +144,11 @@ def call_the_rest(tables):
     for out in (None, torch.empty(9, dtype=torch.int32)):
         d.c4_slots_from_full(torch.arange(16, 32, dtype=torch.int32), out=out)
     blocks = torch.arange(12, dtype=torch.int32).view(2, 6)
+    pages, owners = torch.arange(1, 10), torch.zeros(10, dtype=torch.int32)
+    rows, last_loc = (torch.tensor([1, 0]), torch.tensor([3, 0]), torch.tensor([130, 8])), torch.tensor([18, -1])
+    full_to_swa = torch.arange(10 * 16)
+    lists = (pages, pages.clone(), pages.clone())
+    table = torch.zeros(2, 3, dtype=torch.int32)
+    d.ops.extend_from_lists(*rows, last_loc, *lists, full_to_swa, table, owners, 135, 34, 1, 1, 16, 16)
     ends, requests = torch.tensor([0, 8, 9]), torch.tensor([1, 0])
     d.compressor_metadata(cos, sin, ends, starts, blocks, 128, 1, 4, 9, 2, req_pool_indices=requests)

@@ -1,0 +1,69 @@
+"""SGLang's table writes of c128 pages: the allocation's launch has done them (``allocator.py``), without a loop over
+requests or a look at the device. Bundles of SGLang's own allocation are written by SGLang's own functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from torch import Tensor
+
+from dsv4_npu_ops.engines.hooks import Hook, Unexpected
+from dsv4_npu_ops.engines.sglang import c128_pages
+
+_MODULE = "sglang.srt.hardware_backend.npu.dsv4.dsv4_common_hooks"
+
+
+def maybe_write_dsv4_extend(
+    original: Callable[..., Any],
+    batch: Any,
+    req_pool_indices_cpu: Tensor,
+    prefix_lens_cpu: Tensor,
+    seq_lens_cpu: Tensor,
+) -> None:
+    """``maybe_write_dsv4_extend``, behind the allocation of a prefill chunk or of a reservation."""
+    bundle = batch.out_cache_loc_dsv4
+    if not c128_pages.is_written(bundle):
+        return original(batch, req_pool_indices_cpu, prefix_lens_cpu, seq_lens_cpu)
+    rows = _pairs(prefix_lens_cpu, seq_lens_cpu)
+    c128_pages.release_replaced(batch.req_to_token_pool, bundle, req_pool_indices_cpu.tolist, rows)
+
+
+def maybe_write_dsv4_decode(original: Callable[..., Any], batch: Any, seq_lens_cpu: Tensor, token_per_req: int) -> None:
+    """``maybe_write_dsv4_decode``. SGLang's own waits for the device to know the requests of the batch."""
+    bundle = batch.out_cache_loc_dsv4
+    if not c128_pages.is_written(bundle):
+        return original(batch, seq_lens_cpu, token_per_req)
+    if token_per_req != 1:
+        raise Unexpected("more than one token a request")
+
+    def requests() -> list[int]:
+        on_host = getattr(batch, "req_pool_indices_cpu", None)
+        return (batch.req_pool_indices if on_host is None else on_host).tolist()
+
+    rows = ((length - 1, length) for length in seq_lens_cpu.tolist())
+    c128_pages.release_replaced(batch.req_to_token_pool, bundle, requests, rows)
+
+
+def write_dsv4_prealloc_tables(
+    original: Callable[..., Any], req_to_token_pool: Any, req: Any, prefix_len: int, fill_len: int, bundle: Any
+) -> None:
+    """``write_dsv4_prealloc_tables``, behind a decode instance's reservation of one prompt."""
+    if not c128_pages.is_written(bundle):
+        return original(req_to_token_pool, req, prefix_len, fill_len, bundle)
+
+    def requests() -> list[int]:
+        return [int(c128_pages.row_of(req))]
+
+    c128_pages.release_replaced(req_to_token_pool, bundle, requests, [(prefix_len, fill_len)])
+
+
+def _pairs(prefix_lens: Tensor, seq_lens: Tensor) -> Iterable[tuple[int, int]]:
+    return zip(prefix_lens.tolist(), seq_lens.tolist(), strict=True)
+
+
+HOOKS = tuple(
+    Hook(f"{_MODULE}.{replacement.__name__}", replacement, "0.5.18", "0.5.23")
+    for replacement in (maybe_write_dsv4_extend, maybe_write_dsv4_decode, write_dsv4_prealloc_tables)
+)
