@@ -387,8 +387,7 @@ def test_opcheck(device, form, fields):
     operand = {0: int32(120, 3), 2: int32(3, 2), 3: int32(0, 3, 5), 5: int32(3, 2)}.get(form)
     cos = torch.zeros(300, 4, device=device)
     arguments = (
-        tables.op_tables,
-        tables.op_addressing,
+        *tables.op_pools,
         int32(0, 3).to(device),
         torch.tensor([126, 7], device=device),
         None if operand is None else operand.to(device),

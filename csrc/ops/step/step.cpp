@@ -287,7 +287,7 @@ StepParams check_step(const StepArguments& a, StepTensors& t) {
 
 TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {
     m.def(
-        "step(Tensor?[] tables, int[] addressing, Tensor? req_pool_indices, Tensor seq_lens, Tensor? operand,"
+        "step(Tensor[] tables, int[] addressing, Tensor? req_pool_indices, Tensor seq_lens, Tensor? operand,"
         " Tensor? rope_cos, Tensor? rope_sin, int form, int width, int window, int max_context_len, int[] dummy_slots,"
         " int[] dummy_pages, int window_block, bool closes_cu_seqlens, *, Tensor(a!)[] out, int[] fields) -> ()");
 }

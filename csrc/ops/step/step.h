@@ -21,7 +21,7 @@ struct StepTensors {
 
 // Arguments of the op as the dispatcher hands them over.
 struct StepArguments {
-    const c10::List<std::optional<at::Tensor>>& tables;
+    at::TensorList tables;
     at::IntArrayRef addressing;
     const std::optional<at::Tensor>& req_pool_indices;
     const at::Tensor& seq_lens;
@@ -63,7 +63,7 @@ StepParams check_step(const StepArguments& arguments, StepTensors& tensors);
 // Registers the op over a backend's run(params, tensors).
 template <auto run>
 void register_step(torch::Library& library) {
-    library.impl("step", [](const c10::List<std::optional<at::Tensor>>& tables, at::IntArrayRef addressing,
+    library.impl("step", [](at::TensorList tables, at::IntArrayRef addressing,
                             const std::optional<at::Tensor>& req_pool_indices, const at::Tensor& seq_lens,
                             const std::optional<at::Tensor>& operand, const std::optional<at::Tensor>& rope_cos,
                             const std::optional<at::Tensor>& rope_sin, int64_t form, int64_t width, int64_t window,

@@ -9,6 +9,7 @@ from torch import Tensor
 
 import dsv4_npu_ops._C  # noqa: F401  (loading it registers torch.ops.dsv4_npu_ops)
 from dsv4_npu_ops.layout.kv_layout import POOLS
+from dsv4_npu_ops.layout.pool_address import KINDS_WITH_PAGES, kind_of
 
 NAMESPACE = "dsv4_npu_ops"
 
@@ -64,6 +65,11 @@ def check_one_device(op: str, arguments: dict[str, Any], fields: Sequence[str] |
             raise ValueError(f"{op}: {name} is on {tensor.device}, expected {expected} like {like}")
 
 
+def _pools_with_tables(addressing: Sequence[int]) -> list[str]:
+    """Pools whose tables stand in the list of an op."""
+    return [pool for pool, number in zip(POOLS, addressing, strict=True) if kind_of(number) in KINDS_WITH_PAGES]
+
+
 def _named_tensors(arguments: dict[str, Any], fields: Sequence[str] | None) -> Iterator[tuple[str, Tensor]]:
     """Every tensor under the name that the kernels' checks give it."""
     for name, value in arguments.items():
@@ -75,7 +81,7 @@ def _named_tensors(arguments: dict[str, Any], fields: Sequence[str] | None) -> I
                     continue
                 if name == "out" and fields is not None:
                     yield f"out.{fields[arguments['fields'][i]]}", tensor
-                elif name == "tables" and len(value) == len(POOLS):
-                    yield f"table of pool {POOLS[i]}", tensor
+                elif name == "tables" and "addressing" in arguments:
+                    yield f"table of pool {_pools_with_tables(arguments['addressing'])[i]}", tensor
                 else:
                     yield f"{name}[{i}]", tensor

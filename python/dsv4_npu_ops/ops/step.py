@@ -108,8 +108,7 @@ def fill_step(
     if tables.check_reserved:
         check_reserved("step", tables, rows, req_pool_indices)
     _step(
-        tables.op_tables,
-        tables.op_addressing,
+        *tables.op_pools,
         req_pool_indices,
         rows.seq_lens,
         rows.operand,
