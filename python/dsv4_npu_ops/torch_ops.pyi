@@ -219,6 +219,22 @@ class DraftSteps(Protocol):
         sin: Tensor,
     ) -> None: ...
 
+class EmptyTensorsDefault(Protocol):
+    def __call__(
+        self,
+        numbers: Sequence[int],
+        device: torch.device,
+    ) -> list[Tensor]: ...
+
+class EmptyTensors(Protocol):
+    @property
+    def default(self) -> EmptyTensorsDefault: ...
+    def __call__(
+        self,
+        numbers: Sequence[int],
+        device: torch.device,
+    ) -> list[Tensor]: ...
+
 class MapFullToSwaDefault(Protocol):
     def __call__(
         self,
@@ -469,13 +485,12 @@ class StepDefault(Protocol):
         width: int,
         window: int,
         max_context_len: int,
-        dummy_slots: Sequence[int],
-        dummy_pages: Sequence[int],
-        window_block: int,
-        closes_cu_seqlens: bool,
-        *,
         out: Sequence[Tensor],
-        fields: Sequence[int],
+        fields: int,
+        dummy_slots: Sequence[int] = [0, 0, 0, 0, 0, 0],
+        dummy_pages: Sequence[int] = [-1, -1, -1, -1, 0, 0],
+        window_block: int = 1,
+        closes_cu_seqlens: bool = False,
     ) -> None: ...
 
 class Step(Protocol):
@@ -494,13 +509,12 @@ class Step(Protocol):
         width: int,
         window: int,
         max_context_len: int,
-        dummy_slots: Sequence[int],
-        dummy_pages: Sequence[int],
-        window_block: int,
-        closes_cu_seqlens: bool,
-        *,
         out: Sequence[Tensor],
-        fields: Sequence[int],
+        fields: int,
+        dummy_slots: Sequence[int] = [0, 0, 0, 0, 0, 0],
+        dummy_pages: Sequence[int] = [-1, -1, -1, -1, 0, 0],
+        window_block: int = 1,
+        closes_cu_seqlens: bool = False,
     ) -> None: ...
 
 class StepSizesDefault(Protocol):
@@ -574,6 +588,8 @@ class Ops(Protocol):
     def compressor_metadata(self) -> CompressorMetadata: ...
     @property
     def draft_steps(self) -> DraftSteps: ...
+    @property
+    def empty_tensors(self) -> EmptyTensors: ...
     @property
     def map_full_to_swa(self) -> MapFullToSwa: ...
     @property

@@ -62,7 +62,8 @@ def spoken_name(op, arguments, place):
     if name == "tables" and "addressing" in arguments:
         return f"table of pool {POOLS[i]}"  # those of the calls below have one each, at least the first ones
     if op == "step" and name == "out":
-        return f"out.{STEP_FIELDS[arguments['fields'][i]]}"
+        given = [field for bit, field in enumerate(STEP_FIELDS) if arguments["fields"] >> bit & 1]
+        return f"out.{given[i]}"
     return f"{name}[{i}]"
 
 

@@ -32,12 +32,12 @@ struct StepArguments {
     int64_t width;
     int64_t window;
     int64_t max_context_len;
+    at::TensorList out;
+    int64_t fields;  // bit f: out has field f
     at::IntArrayRef dummy_slots;
     at::IntArrayRef dummy_pages;
     int64_t window_block;
     bool closes_cu_seqlens;
-    at::TensorList out;
-    at::IntArrayRef fields;
 };
 
 // What describes the rows of a step.
@@ -67,12 +67,12 @@ void register_step(torch::Library& library) {
                             const std::optional<at::Tensor>& req_pool_indices, const at::Tensor& seq_lens,
                             const std::optional<at::Tensor>& operand, const std::optional<at::Tensor>& rope_cos,
                             const std::optional<at::Tensor>& rope_sin, int64_t form, int64_t width, int64_t window,
-                            int64_t max_context_len, at::IntArrayRef dummy_slots, at::IntArrayRef dummy_pages,
-                            int64_t window_block, bool closes_cu_seqlens, at::TensorList out, at::IntArrayRef fields) {
+                            int64_t max_context_len, at::TensorList out, int64_t fields, at::IntArrayRef dummy_slots,
+                            at::IntArrayRef dummy_pages, int64_t window_block, bool closes_cu_seqlens) {
         StepTensors tensors;
         const StepParams p = check_step(
             {tables, addressing, req_pool_indices, seq_lens, operand, rope_cos, rope_sin, form, width, window,
-             max_context_len, dummy_slots, dummy_pages, window_block, closes_cu_seqlens, out, fields},
+             max_context_len, out, fields, dummy_slots, dummy_pages, window_block, closes_cu_seqlens},
             tensors);
         run(p, tensors);
     });

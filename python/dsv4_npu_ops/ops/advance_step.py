@@ -91,7 +91,7 @@ def advance_step(
         out = AdvancedStep.empty(
             tables,
             seq_lens.shape[0],
-            seq_lens=torch.empty_like(seq_lens),
+            lengths_dtype=seq_lens.dtype,
             token_dtype=token_ids.dtype,
             hidden_shape=None if hidden_states is None else tuple(hidden_states.shape[1:]),
             hidden_dtype=torch.bfloat16 if hidden_states is None else hidden_states.dtype,

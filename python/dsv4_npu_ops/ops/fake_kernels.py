@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 import dsv4_npu_ops._C  # noqa: F401  (loading it registers torch.ops.dsv4_npu_ops)
+from dsv4_npu_ops.layout.buffers import DTYPES
 from dsv4_npu_ops.layout.kv_layout import POOLS
 from dsv4_npu_ops.layout.pool_address import KINDS_WITH_PAGES, kind_of
 
@@ -24,7 +25,7 @@ def fake_kernel(
 
     Args:
         name: the op with its overload, such as ``rope_gather.out``.
-        fields: names of what the numbers in the op's ``fields`` stand for, where it has some.
+        fields: names of what the bits of the op's ``fields`` stand for, where it has some.
 
     Source: docs/spec.md, errors.
     """
@@ -46,6 +47,16 @@ def fake_kernel(
 
 def writes_only(*arguments: Any, **named: Any) -> None:
     """The fake kernel of every op that returns nothing."""
+
+
+@torch.library.register_fake(f"{NAMESPACE}::empty_tensors")
+def _empty_tensors(numbers: Sequence[int], device: torch.device) -> list[Tensor]:
+    tensors, rest = [], list(numbers)
+    while rest:
+        dtype, dimensions, *rest = rest
+        tensors.append(torch.empty(rest[:dimensions], dtype=DTYPES[dtype], device=device))
+        rest = rest[dimensions:]
+    return tensors
 
 
 def check_one_device(op: str, arguments: dict[str, Any], fields: Sequence[str] | None = None) -> None:
@@ -80,7 +91,8 @@ def _named_tensors(arguments: dict[str, Any], fields: Sequence[str] | None) -> I
                 if not isinstance(tensor, Tensor):
                     continue
                 if name == "out" and fields is not None:
-                    yield f"out.{fields[arguments['fields'][i]]}", tensor
+                    given = [field for bit, field in enumerate(fields) if arguments["fields"] >> bit & 1]
+                    yield f"out.{given[i]}", tensor
                 elif name == "tables" and "addressing" in arguments:
                     yield f"table of pool {_pools_with_tables(arguments['addressing'])[i]}", tensor
                 else:
