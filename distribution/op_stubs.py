@@ -36,14 +36,16 @@ ARGUMENTS = {
     "Tensor?[]": "Sequence[Tensor | None]",
     "int[]": "Sequence[int]",
     "bool": "bool",
+    "Device": "torch.device",
     "ScalarType": "torch.dtype",
     "ScalarType?": "torch.dtype | None",
 }
-RETURNS = {"Tensor": "Tensor", "SymInt": "int | SymInt", "int[]": "list[int]"}
+RETURNS = {"Tensor": "Tensor", "Tensor[]": "list[Tensor]", "SymInt": "int | SymInt", "int[]": "list[int]"}
 
 
 def types(declared: str) -> list[str]:
     """Types of a list of arguments or results, as in ``Tensor(a!)? q, *, bool inverse=False``."""
+    declared = re.sub(r"=\[[^\]]*\]", "", declared)  # defaults that are lists
     words = [part.split(" ")[0] for part in declared.split(", ") if part not in ("", "*")]
     return [re.sub(r"\(\w+!?\)", "", word) for word in words]
 

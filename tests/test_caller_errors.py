@@ -123,10 +123,7 @@ def test_messages_speak_of_what_was_called_and_written(call, message):
 def test_the_ops_themselves_name_the_arguments_of_their_schemas():
     with pytest.raises(ValueError, match=r"^step: max_context_len is 0, expected at least 1"):
         torch.ops.dsv4_npu_ops.step(
-            *(TABLES.op_tables, TABLES.op_addressing, ROWS, LENGTHS, None, None, None, 4, 1, 32, 0),
-            *([0] * 6, [0] * 6, 1, False),
-            out=[],
-            fields=[],
+            *(*TABLES.op_pools, ROWS, LENGTHS, None, None, None, 4, 1, 32, 0, [], 0),
         )
 
 

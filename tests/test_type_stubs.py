@@ -52,10 +52,10 @@ def test_signatures_by_hand() -> None:
         ("ApplyRotaryDefault.0", "cos", "Tensor"),
         ("C4SlotsFromFullDefault.0", "num_groups", "int | SymInt"),
         ("RopeTablesDefault.0", "dtype", "torch.dtype"),
-        ("AdvanceStepDefault.0", "tables", "Sequence[Tensor | None]"),
+        ("AdvanceStepDefault.0", "tables", "Sequence[Tensor]"),
         ("AdvanceStepDefault.0", "addressing", "Sequence[int]"),
         ("AdvanceStepDefault.0", "width", "int"),
-        ("AdvanceStepDefault.0", "out", "Sequence[Tensor]"),
+        ("AdvanceStepDefault.0", "positions", "Tensor | None"),
     ],
 )
 def test_kinds_of_arguments_by_hand(call: str, argument: str, annotation: str) -> None:

@@ -25,31 +25,11 @@ class PoolSlots {
     // Slot of a unit, or kNoSlot. The unit lies within the table; a base slot beyond a mapping is none.
     int64_t slot(int32_t pool, int64_t request, int64_t unit) const {
         const PoolAddress& a = pools_[pool];
-        switch (a.kind) {
-            case kPages: {
-                const int64_t page = entry(pool, page_entry_elems(request, page_of(unit, a.page_shift), a));
-                return page > 0 ? slot_of(page, unit, a.page_shift) : kNoSlot;
-            }
-            case kSlots: {
-                const int64_t slot = slot_of_entry(entry(pool, slot_entry_elems(request, unit, a)), a);
-                return slot > 0 ? slot : kNoSlot;
-            }
-            case kMapped: {
-                const int64_t base = slot(a.base, request, unit);
-                const int64_t mapped = base == kNoSlot || base >= a.row_elems ? 0 : entry(pool, base);
-                return mapped > 0 ? mapped : kNoSlot;
-            }
-            case kPageRing: {
-                const int64_t base = slot(a.base, request, unit);
-                return base == kNoSlot ? kNoSlot : page_ring_slot(base, pools_[a.base].page_shift, a);
-            }
-            case kRequestRing:
-                return request_ring_slot(request, unit, a);
-            case kBank:
-                return request;
-            default:
-                return kNoSlot;
+        if (a.kind != kPages) {
+            return slot_by_rule(pool, request, unit);  // calls this for its base, so that it is not inlined
         }
+        const int64_t page = entry(pool, page_entry_elems(request, page_of(unit, a.page_shift), a));
+        return page > 0 ? slot_of(page, unit, a.page_shift) : kNoSlot;
     }
 
     // Slots of the units [begin, end) of a request; `dummy` for those without one.
@@ -107,6 +87,32 @@ class PoolSlots {
     }
 
   private:
+    // Of the other kinds.
+    int64_t slot_by_rule(int32_t pool, int64_t request, int64_t unit) const {
+        const PoolAddress& a = pools_[pool];
+        switch (a.kind) {
+            case kSlots: {
+                const int64_t slot = slot_of_entry(entry(pool, slot_entry_elems(request, unit, a)), a);
+                return slot > 0 ? slot : kNoSlot;
+            }
+            case kMapped: {
+                const int64_t base = slot(a.base, request, unit);
+                const int64_t mapped = base == kNoSlot || base >= a.row_elems ? 0 : entry(pool, base);
+                return mapped > 0 ? mapped : kNoSlot;
+            }
+            case kPageRing: {
+                const int64_t base = slot(a.base, request, unit);
+                return base == kNoSlot ? kNoSlot : page_ring_slot(base, pools_[a.base].page_shift, a);
+            }
+            case kRequestRing:
+                return request_ring_slot(request, unit, a);
+            case kBank:
+                return request;
+            default:
+                return kNoSlot;
+        }
+    }
+
     int64_t entry(int32_t pool, int64_t index) const {
         return pools_[pool].is_int64 ? static_cast<const int64_t*>(entries_[pool])[index]
                                      : static_cast<const int32_t*>(entries_[pool])[index];

@@ -16,26 +16,14 @@ constexpr const char* kTables[kNumPools] = {"table of pool full", "table of pool
 
 constexpr int64_t kInt32Max = std::numeric_limits<int32_t>::max();
 
-int32_t shift_of(const char* op, const char* pool, const char* what, int64_t size) {
-    TORCH_CHECK_VALUE(is_power_of_two(size) && size <= kInt32Max, op, ": ", what, " of pool ", pool, " is ", size,
-                      ", expected a power of two from 1 up");
-    return log2_of(size);
-}
-
 bool needs_tensor(int64_t kind) { return kind == kPages || kind == kSlots || kind == kMapped; }
 
-void check_tensor(const char* op, const char* name, int64_t kind, const std::optional<at::Tensor>& table,
-                  const char* on_name, const at::Tensor& on) {
-    TORCH_CHECK_VALUE(table.has_value() == needs_tensor(kind), op, ": ", name,
-                      table.has_value() ? " is a tensor" : " is None", ", expected ",
-                      table.has_value() ? "None" : "a tensor", " for kind ", kind);
-    if (!table.has_value()) {
-        return;
-    }
-    check::integer(op, name, *table);
-    check::dim(op, name, *table, kind == kMapped ? 1 : 2);
-    check::same_device(op, name, *table, on_name, on);
-    check::contiguous_rows(op, name, *table);
+void check_tensor(const char* op, const char* name, int64_t kind, const at::Tensor& table, const char* on_name,
+                  const at::Tensor& on) {
+    check::integer(op, name, table);
+    check::dim(op, name, table, kind == kMapped ? 1 : 2);
+    check::same_device(op, name, table, on_name, on);
+    check::contiguous_rows(op, name, table);
 }
 
 void check_room(const char* op, const char* name, int32_t pool, const PoolAddress& a, int64_t max_context_len) {
@@ -48,31 +36,42 @@ void check_room(const char* op, const char* name, int32_t pool, const PoolAddres
                       " (max_context_len is ", max_context_len, ")");
 }
 
-PoolAddress address_of(const char* op, int32_t pool, const int64_t* fields, const std::optional<at::Tensor>& table) {
-    const char* name = kPoolNames[pool];
+// The next `bits` of a number, which are taken off it.
+int32_t take_bits(int64_t& number, int32_t bits) {
+    const int64_t taken = number & ((1 << bits) - 1);
+    number >>= bits;
+    return static_cast<int32_t>(taken);
+}
+
+PoolAddress address_of(const char* op, int32_t pool, int64_t number) {
     PoolAddress a{};
-    a.kind = static_cast<int32_t>(fields[0]);
-    a.page_shift = shift_of(op, name, "page size", fields[1]);
-    TORCH_CHECK_VALUE(fields[2] >= 1 && fields[2] <= kInt32Max, op, ": unit columns of pool ", name, " are ", fields[2],
-                      ", expected at least 1");
-    a.unit_columns = static_cast<int32_t>(fields[2]);
-    a.slot_shift = shift_of(op, name, "slots of an entry", fields[3]);
-    a.ring_shift = shift_of(op, name, "ring", fields[4]);
-    TORCH_CHECK_VALUE(fields[5] >= 0 && fields[5] < kNumPools, op, ": base of pool ", name, " is ", fields[5],
-                      ", expected 0 <= pool < ", kNumPools);
-    a.base = static_cast<int32_t>(fields[5]);
+    int64_t rest = number;
+    a.kind = take_bits(rest, kKindBits);
+    a.page_shift = take_bits(rest, kSizeBits);
+    a.slot_shift = take_bits(rest, kSizeBits);
+    a.unit_columns = static_cast<int32_t>(int64_t{1} << a.slot_shift);
+    a.ring_shift = take_bits(rest, kSizeBits);
+    a.base = take_bits(rest, kBaseBits);
     a.requests = static_cast<int32_t>(kInt32Max);
-    if (table.has_value()) {
-        a.is_int64 = table->scalar_type() == at::kLong;
-        TORCH_CHECK_VALUE(table->size(-1) <= kInt32Max || a.kind == kMapped, op, ": table of pool ", name, " has ",
-                          table->size(-1), " columns, expected at most ", kInt32Max);
-        TORCH_CHECK_VALUE(table->size(0) <= kInt32Max, op, ": table of pool ", name, " has ", table->size(0),
-                          " rows, expected at most ", kInt32Max);
-        a.columns = a.kind == kMapped ? 0 : static_cast<int32_t>(table->size(1));
-        a.requests = static_cast<int32_t>(a.kind == kMapped ? kInt32Max : table->size(0));
-        a.row_elems = a.kind == kMapped || table->size(0) <= 1 ? table->size(-1) : table->stride(0);
-    }
+    const bool sizes_fit = a.page_shift < 31 && a.slot_shift < 31 && a.ring_shift < 31;
+    TORCH_CHECK_VALUE(rest == 0 && a.kind <= kBank && sizes_fit && a.base < kNumPools, op, ": address of pool ",
+                      kPoolNames[pool], " is ", number, ", expected a number of RequestTables");
     return a;
+}
+
+void add_table(const char* op, int32_t pool, const at::Tensor& table, PoolAddress& a) {
+    a.is_int64 = table.scalar_type() == at::kLong;
+    if (a.kind == kMapped) {
+        a.row_elems = table.size(0);
+        return;
+    }
+    TORCH_CHECK_VALUE(table.size(1) <= kInt32Max, op, ": table of pool ", kPoolNames[pool], " has ", table.size(1),
+                      " columns, expected at most ", kInt32Max);
+    TORCH_CHECK_VALUE(table.size(0) <= kInt32Max, op, ": table of pool ", kPoolNames[pool], " has ", table.size(0),
+                      " rows, expected at most ", kInt32Max);
+    a.columns = static_cast<int32_t>(table.size(1));
+    a.requests = static_cast<int32_t>(table.size(0));
+    a.row_elems = table.size(0) <= 1 ? table.size(1) : table.stride(0);
 }
 
 // Rules start from a pool whose slots a table, or a mapping of a table's, gives.
@@ -92,33 +91,33 @@ void check_base(const char* op, int32_t pool, const std::array<PoolAddress, kNum
 
 }  // namespace
 
-PoolAddresses check_pool_addresses(const char* op, const c10::List<std::optional<at::Tensor>>& tables,
-                                   at::IntArrayRef addressing, const char* on_name, const at::Tensor& on,
-                                   int64_t max_context_len) {
-    TORCH_CHECK_VALUE(tables.size() == kNumPools, op, ": tables has ", tables.size(), " entries, expected ", kNumPools);
-    TORCH_CHECK_VALUE(addressing.size() == kNumPools * kAddressFields, op, ": addressing has ", addressing.size(),
-                      " entries, expected ", kNumPools * kAddressFields);
+PoolAddresses check_pool_addresses(const char* op, at::TensorList tables, at::IntArrayRef addressing,
+                                   const char* on_name, const at::Tensor& on, int64_t max_context_len) {
+    TORCH_CHECK_VALUE(addressing.size() == kNumPools, op, ": addressing has ", addressing.size(), " entries, expected ",
+                      kNumPools);
     check::at_least(op, "max_context_len", max_context_len, 1);
     TORCH_CHECK_VALUE(max_context_len <= kInt32Max, op, ": max_context_len is ", max_context_len, ", expected at most ",
                       kInt32Max);
     PoolAddresses result{{}, {}, kInt32Max};
+    size_t num_tables = 0;
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
-        const int64_t* fields = addressing.data() + pool * kAddressFields;
-        TORCH_CHECK_VALUE(fields[0] >= kNoPool && fields[0] <= kBank, op, ": kind of pool ", kPoolNames[pool], " is ",
-                          fields[0], ", expected 0 to ", kBank);
-        const std::optional<at::Tensor> table = tables.get(pool);
-        const char* name = kTables[pool];
-        check_tensor(op, name, fields[0], table, on_name, on);
         PoolAddress& a = result.pools[pool];
-        a = address_of(op, pool, fields, table);
-        if (a.kind == kPages || a.kind == kSlots) {
+        a = address_of(op, pool, addressing[pool]);
+        if (!needs_tensor(a.kind) || num_tables++ >= tables.size()) {
+            continue;
+        }
+        const at::Tensor& table = tables[num_tables - 1];
+        const char* name = kTables[pool];
+        check_tensor(op, name, a.kind, table, on_name, on);
+        add_table(op, pool, table, a);
+        if (a.kind != kMapped) {
             check_room(op, name, pool, a, max_context_len);
             result.max_requests = std::min<int64_t>(result.max_requests, a.requests);
         }
-        if (table.has_value()) {
-            result.tables[pool] = *table;
-        }
+        result.tables[pool] = table;
     }
+    TORCH_CHECK_VALUE(num_tables == tables.size(), op, ": tables has ", tables.size(), " entries, expected ",
+                      num_tables, ", one for each pool whose kind has one");
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
         check_base(op, pool, result.pools);
     }

@@ -16,7 +16,7 @@ from torch import SymInt, Tensor
 class AdvanceStepDefault(Protocol):
     def __call__(
         self,
-        tables: Sequence[Tensor | None],
+        tables: Sequence[Tensor],
         addressing: Sequence[int],
         req_pool_indices: Tensor | None,
         seq_lens: Tensor,
@@ -28,11 +28,18 @@ class AdvanceStepDefault(Protocol):
         hidden_states: Tensor | None,
         width: int,
         max_context_len: int,
-        lengths_are_final: bool,
-        dummy_slots: Sequence[int],
-        *,
-        out: Sequence[Tensor],
-        fields: Sequence[int],
+        next_seq_lens: Tensor | None,
+        extend_lens: Tensor | None,
+        next_token_ids: Tensor | None,
+        positions: Tensor | None,
+        out_full_loc: Tensor | None,
+        out_swa_loc: Tensor | None,
+        sampled_index: Tensor | None,
+        next_hidden_states: Tensor | None = None,
+        valid_counts: Tensor | None = None,
+        rejected_lens: Tensor | None = None,
+        lengths_are_final: bool = False,
+        dummy_slots: Sequence[int] = [0, 0],
     ) -> None: ...
 
 class AdvanceStep(Protocol):
@@ -40,7 +47,7 @@ class AdvanceStep(Protocol):
     def default(self) -> AdvanceStepDefault: ...
     def __call__(
         self,
-        tables: Sequence[Tensor | None],
+        tables: Sequence[Tensor],
         addressing: Sequence[int],
         req_pool_indices: Tensor | None,
         seq_lens: Tensor,
@@ -52,11 +59,18 @@ class AdvanceStep(Protocol):
         hidden_states: Tensor | None,
         width: int,
         max_context_len: int,
-        lengths_are_final: bool,
-        dummy_slots: Sequence[int],
-        *,
-        out: Sequence[Tensor],
-        fields: Sequence[int],
+        next_seq_lens: Tensor | None,
+        extend_lens: Tensor | None,
+        next_token_ids: Tensor | None,
+        positions: Tensor | None,
+        out_full_loc: Tensor | None,
+        out_swa_loc: Tensor | None,
+        sampled_index: Tensor | None,
+        next_hidden_states: Tensor | None = None,
+        valid_counts: Tensor | None = None,
+        rejected_lens: Tensor | None = None,
+        lengths_are_final: bool = False,
+        dummy_slots: Sequence[int] = [0, 0],
     ) -> None: ...
 
 class ApplyRotaryDefault(Protocol):
@@ -131,9 +145,10 @@ class CompressorMetadataDefault(Protocol):
         compress_ratio: int,
         num_rows: int,
         num_reqs: int,
-        *,
-        out: Sequence[Tensor],
-        fields: Sequence[int],
+        cos: Tensor | None,
+        sin: Tensor | None,
+        slot_mapping: Tensor | None,
+        positions: Tensor | None,
     ) -> None: ...
 
 class CompressorMetadata(Protocol):
@@ -152,15 +167,16 @@ class CompressorMetadata(Protocol):
         compress_ratio: int,
         num_rows: int,
         num_reqs: int,
-        *,
-        out: Sequence[Tensor],
-        fields: Sequence[int],
+        cos: Tensor | None,
+        sin: Tensor | None,
+        slot_mapping: Tensor | None,
+        positions: Tensor | None,
     ) -> None: ...
 
 class DraftStepsDefault(Protocol):
     def __call__(
         self,
-        tables: Sequence[Tensor | None],
+        tables: Sequence[Tensor],
         addressing: Sequence[int],
         req_pool_indices: Tensor | None,
         reservation: Tensor | None,
@@ -172,7 +188,6 @@ class DraftStepsDefault(Protocol):
         num_steps: int,
         max_context_len: int,
         dummy_slot: int,
-        *,
         slots: Tensor,
         positions: Tensor,
         kv_lens: Tensor,
@@ -185,7 +200,7 @@ class DraftSteps(Protocol):
     def default(self) -> DraftStepsDefault: ...
     def __call__(
         self,
-        tables: Sequence[Tensor | None],
+        tables: Sequence[Tensor],
         addressing: Sequence[int],
         req_pool_indices: Tensor | None,
         reservation: Tensor | None,
@@ -197,13 +212,28 @@ class DraftSteps(Protocol):
         num_steps: int,
         max_context_len: int,
         dummy_slot: int,
-        *,
         slots: Tensor,
         positions: Tensor,
         kv_lens: Tensor,
         cos: Tensor,
         sin: Tensor,
     ) -> None: ...
+
+class EmptyTensorsDefault(Protocol):
+    def __call__(
+        self,
+        numbers: Sequence[int],
+        device: torch.device,
+    ) -> list[Tensor]: ...
+
+class EmptyTensors(Protocol):
+    @property
+    def default(self) -> EmptyTensorsDefault: ...
+    def __call__(
+        self,
+        numbers: Sequence[int],
+        device: torch.device,
+    ) -> list[Tensor]: ...
 
 class ExtendFromListsDefault(Protocol):
     def __call__(
@@ -502,7 +532,7 @@ class SharePages(Protocol):
 class StepDefault(Protocol):
     def __call__(
         self,
-        tables: Sequence[Tensor | None],
+        tables: Sequence[Tensor],
         addressing: Sequence[int],
         req_pool_indices: Tensor | None,
         seq_lens: Tensor,
@@ -513,13 +543,12 @@ class StepDefault(Protocol):
         width: int,
         window: int,
         max_context_len: int,
-        dummy_slots: Sequence[int],
-        dummy_pages: Sequence[int],
-        window_block: int,
-        closes_cu_seqlens: bool,
-        *,
         out: Sequence[Tensor],
-        fields: Sequence[int],
+        fields: int,
+        dummy_slots: Sequence[int] = [0, 0, 0, 0, 0, 0],
+        dummy_pages: Sequence[int] = [-1, -1, -1, -1, 0, 0],
+        window_block: int = 1,
+        closes_cu_seqlens: bool = False,
     ) -> None: ...
 
 class Step(Protocol):
@@ -527,7 +556,7 @@ class Step(Protocol):
     def default(self) -> StepDefault: ...
     def __call__(
         self,
-        tables: Sequence[Tensor | None],
+        tables: Sequence[Tensor],
         addressing: Sequence[int],
         req_pool_indices: Tensor | None,
         seq_lens: Tensor,
@@ -538,13 +567,12 @@ class Step(Protocol):
         width: int,
         window: int,
         max_context_len: int,
-        dummy_slots: Sequence[int],
-        dummy_pages: Sequence[int],
-        window_block: int,
-        closes_cu_seqlens: bool,
-        *,
         out: Sequence[Tensor],
-        fields: Sequence[int],
+        fields: int,
+        dummy_slots: Sequence[int] = [0, 0, 0, 0, 0, 0],
+        dummy_pages: Sequence[int] = [-1, -1, -1, -1, 0, 0],
+        window_block: int = 1,
+        closes_cu_seqlens: bool = False,
     ) -> None: ...
 
 class StepSizesDefault(Protocol):
@@ -618,6 +646,8 @@ class Ops(Protocol):
     def compressor_metadata(self) -> CompressorMetadata: ...
     @property
     def draft_steps(self) -> DraftSteps: ...
+    @property
+    def empty_tensors(self) -> EmptyTensors: ...
     @property
     def extend_from_lists(self) -> ExtendFromLists: ...
     @property

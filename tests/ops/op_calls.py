@@ -10,11 +10,7 @@ import dsv4_npu_ops as d
 
 NAMESPACE = "dsv4_npu_ops::"
 POOLS = ("full", "swa", "c4", "c128", "c4_state", "c128_state")
-FIELDS = {
-    "step": [field.name for field in fields(d.Step)],
-    "advance_step": [field.name for field in fields(d.AdvancedStep)],
-    "compressor_metadata": [field.name for field in fields(d.CompressorMetadata)],
-}
+STEP_FIELDS = [field.name for field in fields(d.Step)]
 ROWS, TOKENS, CONTEXT, WIDTH = 2, 8, 256, 4
 
 
@@ -63,10 +59,11 @@ def spoken_name(op, arguments, place):
     name, i = place
     if i is None:
         return name
-    if name == "tables" and len(arguments[name]) == len(POOLS):
-        return f"table of pool {POOLS[i]}"
-    if name == "out":
-        return f"out.{FIELDS[op][arguments['fields'][i]]}"
+    if name == "tables" and "addressing" in arguments:
+        return f"table of pool {POOLS[i]}"  # those of the calls below have one each, at least the first ones
+    if op == "step" and name == "out":
+        given = [field for bit, field in enumerate(STEP_FIELDS) if arguments["fields"] >> bit & 1]
+        return f"out.{given[i]}"
     return f"{name}[{i}]"
 
 
@@ -100,7 +97,7 @@ def call_steps(tables):
     cos = torch.ones(CONTEXT, 4)
     verify, loc = d.VerifyStep.empty(layout, ROWS, TOKENS, 4), d.OutCacheLoc.empty(layout, ROWS, TOKENS)
     parts = [vars_of(loc), vars_of(verify.metadata), vars_of(verify)]
-    given = {name: value for part in parts for name, value in part.items() if name in FIELDS["step"]}
+    given = {name: value for part in parts for name, value in part.items() if name in STEP_FIELDS}
     out = d.Step(
         **given,
         full_page_table=torch.empty(ROWS, CONTEXT // 16, dtype=torch.int32),

@@ -164,13 +164,13 @@ def test_lengths_that_overlap_in_part_are_refused():
 
 
 def op_arguments(tables, rows, **changes):
-    """Arguments of the op itself, and its fields."""
-    out = rows["out"]
-    given = [(i, getattr(out, field.name)) for i, field in enumerate(dataclasses.fields(out))]
-    given = [(i, tensor) for i, tensor in given if tensor is not None]
+    """Arguments of the op itself."""
+    taken = ("seq_lens", "token_ids", "hidden_states")
+    names = [field.name for field in dataclasses.fields(rows["out"])]
+    out = {f"next_{name}" if name in taken else name: getattr(rows["out"], name) for name in names}
     arguments = dict(
-        tables=tables.op_tables,
-        addressing=tables.op_addressing,
+        tables=tables.op_token_pools[0],
+        addressing=tables.op_token_pools[1],
         req_pool_indices=rows["req_pool_indices"],
         seq_lens=rows["seq_lens"],
         accepted_lens=rows["accepted_lens"],
@@ -183,23 +183,14 @@ def op_arguments(tables, rows, **changes):
         max_context_len=300,
         lengths_are_final=False,
         dummy_slots=(0, 0),
-        out=[tensor for _, tensor in given],
-        fields=[i for i, _ in given],
     )
-    return arguments | changes
+    return arguments | out | changes
 
 
-def test_fields_that_the_op_does_not_know():
+def test_slots_of_a_pool_that_does_not_exist():
     rows, op = arguments_of(), torch.ops.dsv4_npu_ops.advance_step.default
-    for changes, message in (
-        (dict(fields=[0]), "out has 10 tensors, expected 1, one for each of fields"),
-        (dict(out=[int32(0, 0)], fields=[10]), r"fields\[0\] is 10, expected each of 0 to 9 at most once"),
-        (dict(out=[int32(0, 0)] * 2, fields=[1, 1]), r"fields\[1\] is 1, expected each of 0 to 9 at most once"),
-    ):
-        with pytest.raises(ValueError, match=f"advance_step: {message}"):
-            op(**op_arguments(rows["tables"], rows, **changes))
     only_full = RequestTables.of({"full": make_tables().pools["full"]}, max_context_len=300)
-    with pytest.raises(ValueError, match=r"out\.out_swa_loc is asked for, expected a pool swa that exists"):
+    with pytest.raises(ValueError, match="advance_step: out_swa_loc is asked for, expected a pool swa that exists"):
         op(**op_arguments(only_full, rows))
 
 

@@ -363,18 +363,6 @@ def test_bad_sizes_of_buffers():
         CompressorMetadata.empty(1, 4, wanted=["slots"])
 
 
-def test_fields_that_the_op_does_not_know():
-    arguments, op = good_arguments(), torch.ops.dsv4_npu_ops.compressor_metadata.default
-    out = list(tensors_in(arguments.pop("out")).values())
-    for tensors, fields, message in (
-        (out, [0], "out has 4 tensors, expected 1, one for each of fields"),
-        (out[:1], [4], r"fields\[0\] is 4, expected each of 0 to 3 at most once"),
-        (out[:2], [1, 1], r"fields\[1\] is 1, expected each of 0 to 3 at most once"),
-    ):
-        with pytest.raises(ValueError, match=f"compressor_metadata: {message}"):
-            op(**arguments, out=tensors, fields=fields)
-
-
 @pytest.mark.device_only
 def test_bad_values_bring_no_group_and_an_error_word(ascend_sim):
     # A request between two good ones that cannot be read; groups are of the outer two.
@@ -502,8 +490,7 @@ def test_a_flat_mapping_does_not_fit_pairs():
 def op_arguments(slot_format=FLAT):
     """Keyword arguments of the op itself."""
     arguments = good_arguments(slot_format=slot_format)
-    out = list(tensors_in(arguments.pop("out")).values())
-    return arguments | dict(out=out, fields=list(range(len(FIELDS))))
+    return arguments | tensors_in(arguments.pop("out"))
 
 
 @pytest.mark.parametrize("name", ["rope_cos", "rope_sin", "start_pos", "kv_block_table"])

@@ -358,5 +358,5 @@ def test_opcheck(device, from_table):
     tables = make_tables() if from_table else empty
     requests, reservation = (int32(0, 3), None) if from_table else (None, int32(*range(6)))
     lengths, pool = torch.tensor([126, 7], device=device), 1 if from_table else -1
-    arguments = (tables.op_tables, tables.op_addressing, requests, reservation, lengths, cos, sin, pool, 1, 3, 300, -1)
+    arguments = (*tables.op_token_pools, requests, reservation, lengths, cos, sin, pool, 1, 3, 300, -1)
     opcheck(torch.ops.dsv4_npu_ops.draft_steps.default, arguments, fields_of(poisoned(3, 4, 4)))

@@ -43,7 +43,7 @@ def test_there_is_a_call_of_every_op_with_every_tensor():
         "reservation",
         "accepted_lens",
     }
-    assert sorted(CALLS["dsv4_npu_ops::step"][1]["fields"]) == list(range(27))
+    assert CALLS["dsv4_npu_ops::step"][1]["fields"] == 2**27 - 1
 
 
 @pytest.mark.parametrize("name, place", BESIDE_OTHERS, ids=str)

@@ -297,15 +297,20 @@ def test_more_pages_than_a_ring_has_columns():
 
 def op_arguments(tables, rows, loc):
     """Arguments of the torch op for tables of slots in all pools."""
-    return tables.op_tables, tables.op_addressing, tables.max_context_len, *rows, loc.in_order()
+    return *tables.written_pools, tables.max_context_len, *rows, loc.in_order()
 
 
 @pytest.mark.parametrize(
     "place, value, message",
     [
-        (0, [], "tables has 0 entries, expected 6, one for each pool that is written"),
-        (1, [1] * 35, "addressing has 35 entries, expected 36"),
-        (1, [3] * 36, "kind of pool full is 3, expected 0 (not written), 1 (pages) or 2 (slots)"),
+        (0, [], "tables has 0 entries, expected 6, one for each pool whose kind has one"),
+        (1, [1] * 5, "addressing has 5 entries, expected 6"),
+        (1, [5] * 6, "tables has 6 entries, expected 0, one for each pool whose kind has one"),
+        (1, [5, *[1] * 5], "kind of pool full is 5, expected 0 (not written), 1 (pages) or 2 (slots)"),
+        (1, [7, *[1] * 5], "address of pool full is 7, expected a number of RequestTables"),
+        (1, [1 << 21, *[1] * 5], "address of pool full is 2097152, expected a number of RequestTables"),
+        (1, [1 | 31 << 3, *[1] * 5], "address of pool full is 249, expected a number of RequestTables"),
+        (1, [6 << 18, *[1] * 5], "address of pool full is 1572864, expected a number of RequestTables"),
         (6, [], "loc has 0 entries, expected 6"),
     ],
 )
@@ -313,6 +318,8 @@ def test_bad_lists(place, value, message):
     rows = (torch.tensor([1]), torch.tensor([0]), torch.tensor([4]))
     arguments = list(op_arguments(poisoned_tables("cpu"), rows, as_loc([[16] * 4] * 6, "cpu")))
     arguments[place] = value
+    if "kind of" in message:
+        arguments[0] = arguments[0][1:]
     with pytest.raises(ValueError) as error:
         torch.ops.dsv4_npu_ops.write_req_tables(*arguments)
     assert f"write_req_tables: {message}" in str(error.value)

@@ -14,8 +14,8 @@ constexpr char kOp[] = "advance_step";
 constexpr int64_t kInt32Max = std::numeric_limits<int32_t>::max();
 
 constexpr const char* kFieldNames[kNumAdvancedFields] = {
-    "out.seq_lens",    "out.extend_lens",   "out.token_ids",     "out.positions",    "out.out_full_loc",
-    "out.out_swa_loc", "out.sampled_index", "out.hidden_states", "out.valid_counts", "out.rejected_lens"};
+    "next_seq_lens", "extend_lens",   "next_token_ids",     "positions",    "out_full_loc",
+    "out_swa_loc",   "sampled_index", "next_hidden_states", "valid_counts", "rejected_lens"};
 
 // Returns whether the values are int64.
 int32_t check_row_values(const char* name, const at::Tensor& values, int64_t entries, const AdvanceArguments& a) {
@@ -101,17 +101,13 @@ void check_intervals(const AdvanceArguments& a, AdvanceStepParams& p, AdvanceTen
                       " tokens, expected at least ", p.width, " for each of ", p.num_rows, " rows");
 }
 
-void sort_fields(const AdvanceArguments& a, AdvanceStepParams& p, AdvanceTensors& t) {
-    TORCH_CHECK_VALUE(a.out.size() == a.fields.size(), kOp, ": out has ", a.out.size(), " tensors, expected ",
-                      a.fields.size(), ", one for each of fields");
-    for (size_t i = 0; i < a.fields.size(); ++i) {
-        const int64_t field = a.fields[i];
-        TORCH_CHECK_VALUE(field >= 0 && field < kNumAdvancedFields && !t.fields[field].defined(), kOp, ": fields[", i,
-                          "] is ", field, ", expected each of 0 to ", kNumAdvancedFields - 1, " at most once");
-        check::same_device(kOp, kFieldNames[field], a.out[i], "seq_lens", a.seq_lens);
-        check::contiguous(kOp, kFieldNames[field], a.out[i]);
-        t.fields[field] = a.out[i];
-        p.wanted |= 1 << field;
+void check_fields(const AdvanceArguments& a, AdvanceStepParams& p, const AdvanceTensors& t) {
+    for (int32_t field = 0; field < kNumAdvancedFields; ++field) {
+        if (t.fields[field].defined()) {
+            check::same_device(kOp, kFieldNames[field], t.fields[field], "seq_lens", a.seq_lens);
+            check::contiguous(kOp, kFieldNames[field], t.fields[field]);
+            p.wanted |= 1 << field;
+        }
     }
 }
 
@@ -119,13 +115,13 @@ void sort_fields(const AdvanceArguments& a, AdvanceStepParams& p, AdvanceTensors
 int32_t check_next_lengths(const at::Tensor& seq_lens, const at::Tensor& next) {
     const at::MemOverlapStatus overlap = at::get_overlap_status(next, seq_lens);
     TORCH_CHECK_VALUE(overlap == at::MemOverlapStatus::No || overlap == at::MemOverlapStatus::Full, kOp,
-                      ": out.seq_lens overlaps seq_lens in part, expected the same tensor or another one");
+                      ": next_seq_lens overlaps seq_lens in part, expected the same tensor or another one");
     return overlap == at::MemOverlapStatus::Full;
 }
 
 void check_hidden(const AdvanceArguments& a, AdvanceStepParams& p, AdvanceTensors& t) {
     const bool wanted = wants(p, kAdvancedHidden);
-    TORCH_CHECK_VALUE(a.hidden_states.has_value() == wanted, kOp, ": out.hidden_states is ",
+    TORCH_CHECK_VALUE(a.hidden_states.has_value() == wanted, kOp, ": next_hidden_states is ",
                       wanted ? "a tensor" : "None", ", expected ", wanted ? "None" : "a tensor", " like hidden_states");
     if (!wanted) {
         return;
@@ -192,17 +188,19 @@ AdvanceStepParams check_advance_step(const AdvanceArguments& a, AdvanceTensors& 
                           a.dummy_slots, ", expected numbers within int32");
         p.dummy_slots[i] = static_cast<int32_t>(a.dummy_slots[i]);
     }
-    sort_fields(a, p, t);
+    check_fields(a, p, t);
     check_outputs(a, p, t);
     return p;
 }
 
 TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {
     m.def(
-        "advance_step(Tensor?[] tables, int[] addressing, Tensor? req_pool_indices, Tensor seq_lens,"
+        "advance_step(Tensor[] tables, int[] addressing, Tensor? req_pool_indices, Tensor seq_lens,"
         " Tensor? accepted_lens, Tensor token_ids, Tensor? cu_seqlens, Tensor? num_draft_tokens, Tensor? backup_tokens,"
-        " Tensor? hidden_states, int width, int max_context_len, bool lengths_are_final, int[] dummy_slots, *,"
-        " Tensor(a!)[] out, int[] fields) -> ()");
+        " Tensor? hidden_states, int width, int max_context_len, Tensor(a!)? next_seq_lens, Tensor(b!)? extend_lens,"
+        " Tensor(c!)? next_token_ids, Tensor(d!)? positions, Tensor(e!)? out_full_loc, Tensor(f!)? out_swa_loc,"
+        " Tensor(g!)? sampled_index, Tensor(h!)? next_hidden_states=None, Tensor(i!)? valid_counts=None,"
+        " Tensor(j!)? rejected_lens=None, bool lengths_are_final=False, int[] dummy_slots=[0, 0]) -> ()");
 }
 
 }  // namespace dsv4

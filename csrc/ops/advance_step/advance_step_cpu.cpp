@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 
+#include "cpu/integers.h"
 #include "cpu/pool_slots.h"
 #include "cpu/rows_per_thread.h"
 #include "ops/advance_step/advance_step.h"
@@ -14,53 +15,51 @@ namespace {
 // Bytes copied below which a second thread costs more than it copies.
 constexpr int64_t kBytesPerThread = 1 << 20;
 
-int64_t read(const at::Tensor& values, int32_t is_int64, int64_t index) {
-    return is_int64 ? static_cast<const int64_t*>(values.const_data_ptr())[index]
-                    : static_cast<const int32_t*>(values.const_data_ptr())[index];
-}
-
-// Writes an output that is asked for.
-void write(const at::Tensor& values, int64_t index, int64_t value) {
-    if (!values.defined()) {
-        return;
-    }
-    if (values.scalar_type() == at::kLong) {
-        static_cast<int64_t*>(values.mutable_data_ptr())[index] = value;
-    } else {
-        static_cast<int32_t*>(values.mutable_data_ptr())[index] = static_cast<int32_t>(value);
-    }
-}
-
-struct RowReader {
-    const AdvanceTensors& t;
-    const AdvanceStepParams& p;
+class RowReader {
+  public:
+    RowReader(const AdvanceTensors& t, const AdvanceStepParams& p)
+        : p_(p),
+          requests_(t.req_pool_indices),
+          lengths_(t.seq_lens),
+          accepted_(t.accepted_lens),
+          drafts_(t.num_draft_tokens),
+          offsets_(t.cu_seqlens),
+          tokens_(t.token_ids),
+          backup_(t.backup_tokens) {}
 
     VerifiedRow operator()(int64_t i) const {
-        const bool ragged = p.has_cu_seqlens != 0;
-        return VerifiedRow{p.has_requests ? read(t.req_pool_indices, p.request_is_int64, i) : i,
-                           read(t.seq_lens, p.length_is_int64, i),
+        const bool ragged = p_.has_cu_seqlens != 0;
+        return VerifiedRow{p_.has_requests ? requests_[i] : i,
+                           lengths_[i],
                            count(i),
-                           p.has_drafts ? read(t.num_draft_tokens, p.drafts_is_int64, i) : 0,
-                           ragged ? read(t.cu_seqlens, 0, i) : i * p.width,
-                           ragged ? read(t.cu_seqlens, 0, i + 1) : (i + 1) * p.width};
-    }
-
-    int64_t count(int64_t i) const {
-        if (p.num_samples == 0) {
-            return read(t.accepted_lens, p.accepted_is_int64, i);
-        }
-        return valid_samples(p.num_samples,
-                             [&](int64_t j) { return read(t.token_ids, p.token_is_int64, i * p.num_samples + j); });
+                           p_.has_drafts ? drafts_[i] : 0,
+                           ragged ? offsets_[i] : i * p_.width,
+                           ragged ? offsets_[i + 1] : (i + 1) * p_.width};
     }
 
     // The newest token of a row that is no padding.
     int64_t token(int64_t i, const VerifiedRow& row, const AdvancedRow& next) const {
         if (row.count == 0) {
-            return p.has_backup ? read(t.backup_tokens, p.token_is_int64, i) : 0;
+            return p_.has_backup ? backup_[i] : 0;
         }
-        const int64_t at = p.num_samples == 0 ? sampled_token(row, next) : i * p.num_samples + row.count - 1;
-        return read(t.token_ids, p.token_is_int64, at);
+        return tokens_[p_.num_samples == 0 ? sampled_token(row, next) : i * p_.num_samples + row.count - 1];
     }
+
+  private:
+    int64_t count(int64_t i) const {
+        return p_.num_samples == 0
+                   ? accepted_[i]
+                   : valid_samples(p_.num_samples, [&](int64_t j) { return tokens_[i * p_.num_samples + j]; });
+    }
+
+    const AdvanceStepParams& p_;
+    cpu::IntegerInput requests_;
+    cpu::IntegerInput lengths_;
+    cpu::IntegerInput accepted_;
+    cpu::IntegerInput drafts_;
+    cpu::IntegerInput offsets_;
+    cpu::IntegerInput tokens_;
+    cpu::IntegerInput backup_;
 };
 
 std::string describe_tokens(int64_t i, const VerifiedRow& row, const AdvanceStepParams& p) {
@@ -118,7 +117,7 @@ void copy_hidden(const RowReader& rows, const AdvanceStepParams& p, const char* 
 }
 
 void run(const AdvanceStepParams& p, const AdvanceTensors& t) {
-    const RowReader rows{t, p};
+    const RowReader rows(t, p);
     for (int64_t i = 0; i < p.num_rows; ++i) {
         const VerifiedRow row = rows(i);
         const int32_t fault = advance_fault(row, p);
@@ -129,23 +128,28 @@ void run(const AdvanceStepParams& p, const AdvanceTensors& t) {
                     static_cast<char*>(t.fields[kAdvancedHidden].mutable_data_ptr()));
     }
     const cpu::PoolSlots slots(p.pools, t.tables);
+    const auto out = [&](int32_t field) { return cpu::IntegerOutput(t.fields[field]); };
+    const cpu::IntegerOutput lengths = out(kAdvancedLengths), extend = out(kAdvancedExtend), tokens = out(kAdvancedTokens),
+                 positions = out(kAdvancedPositions), sampled = out(kAdvancedSampled), counts = out(kAdvancedCounts),
+                 rejected = out(kAdvancedRejected),
+                 locs[2] = {out(kAdvancedFullSlots + kFull), out(kAdvancedFullSlots + kSwa)};
     for (int64_t i = 0; i < p.num_rows; ++i) {
         const VerifiedRow row = rows(i);  // before its length is overwritten, if that happens in place
         const AdvancedRow next = advanced_row(row, p);
         const bool drafts = can_draft(next, p);
-        write(t.fields[kAdvancedTokens], i, is_padding(row) ? 0 : rows.token(i, row, next));
-        write(t.fields[kAdvancedExtend], i, next.accepted);
-        write(t.fields[kAdvancedPositions], i, drafts ? advanced_length(next) : 0);
-        write(t.fields[kAdvancedSampled], i, next.accepted != 0 ? sampled_token(row, next) : 0);
-        write(t.fields[kAdvancedCounts], i, is_padding(row) ? 0 : row.count);
-        write(t.fields[kAdvancedRejected], i, next.rejected);
+        tokens.write(i, is_padding(row) ? 0 : rows.token(i, row, next));
+        extend.write(i, next.accepted);
+        positions.write(i, drafts ? advanced_length(next) : 0);
+        sampled.write(i, next.accepted != 0 ? sampled_token(row, next) : 0);
+        counts.write(i, is_padding(row) ? 0 : row.count);
+        rejected.write(i, next.rejected);
         for (const int32_t pool : {kFull, kSwa}) {
             if (wants(p, kAdvancedFullSlots + pool)) {
                 const int64_t slot = drafts ? slots.slot(pool, row.request, advanced_length(next)) : cpu::kNoSlot;
-                write(t.fields[kAdvancedFullSlots + pool], i, slot == cpu::kNoSlot ? p.dummy_slots[pool] : slot);
+                locs[pool].write(i, slot == cpu::kNoSlot ? p.dummy_slots[pool] : slot);
             }
         }
-        write(t.fields[kAdvancedLengths], i, advanced_length(next));
+        lengths.write(i, advanced_length(next));
     }
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr char kOp[] = "compressor_metadata";
 
-constexpr const char* kFieldNames[kNumCompressorFields] = {"out.cos", "out.sin", "out.slot_mapping", "out.positions"};
+constexpr const char* kFieldNames[kNumCompressorFields] = {"cos", "sin", "slot_mapping", "positions"};
 
 void check_numbers(const CompressorMetadataArguments& a) {
     check::at_least(kOp, "num_rows", a.num_rows, 0);
@@ -92,18 +92,6 @@ void check_rope(const CompressorMetadataArguments& a, CompressorMetadataParams& 
     t.rope_sin = *a.rope_sin;
 }
 
-void sort_fields(const CompressorMetadataArguments& a, CompressorMetadataParams& p, CompressorMetadataTensors& t) {
-    TORCH_CHECK_VALUE(a.out.size() == a.fields.size(), kOp, ": out has ", a.out.size(), " tensors, expected ",
-                      a.fields.size(), ", one for each of fields");
-    for (size_t i = 0; i < a.fields.size(); ++i) {
-        const int64_t field = a.fields[i];
-        TORCH_CHECK_VALUE(field >= 0 && field < kNumCompressorFields && !t.fields[field].defined(), kOp, ": fields[", i,
-                          "] is ", field, ", expected each of 0 to ", kNumCompressorFields - 1, " at most once");
-        t.fields[field] = a.out[i];
-        p.wanted |= 1 << field;
-    }
-}
-
 void check_output(int32_t field, at::ScalarType dtype, at::IntArrayRef row, const CompressorMetadataArguments& a,
                   CompressorMetadataParams& p, const CompressorMetadataTensors& t) {
     const at::Tensor& out = t.fields[field];
@@ -152,7 +140,9 @@ CompressorMetadataParams check_compressor_metadata(const CompressorMetadataArgum
     check_requests(a, p, t);
     check_blocks(a, p, t);
     check_rope(a, p, t);
-    sort_fields(a, p, t);
+    for (int32_t field = 0; field < kNumCompressorFields; ++field) {
+        p.wanted |= t.fields[field].defined() << field;
+    }
     check_outputs(a, p, t);
     return p;
 }
@@ -161,7 +151,8 @@ TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {
     m.def(
         "compressor_metadata(Tensor? rope_cos, Tensor? rope_sin, Tensor cu_seqlens, Tensor start_pos,"
         " Tensor? req_pool_indices, Tensor kv_block_table, int kv_block_size, int slot_mapping_format,"
-        " int compress_ratio, int num_rows, int num_reqs, *, Tensor(a!)[] out, int[] fields) -> ()");
+        " int compress_ratio, int num_rows, int num_reqs, Tensor(a!)? cos, Tensor(b!)? sin, Tensor(c!)? slot_mapping,"
+        " Tensor(d!)? positions) -> ()");
 }
 
 }  // namespace dsv4

@@ -33,11 +33,9 @@ struct CompressorMetadataArguments {
     int64_t compress_ratio;
     int64_t num_rows;
     int64_t num_reqs;
-    at::TensorList out;
-    at::IntArrayRef fields;
 };
 
-// Checks every argument but the values in tensors, and sorts them by name.
+// Checks every argument but the values in tensors, and keeps the tensors beside the fields that `tensors` has already.
 CompressorMetadataParams check_compressor_metadata(const CompressorMetadataArguments& arguments,
                                                    CompressorMetadataTensors& tensors);
 
@@ -50,11 +48,14 @@ void register_compressor_metadata(torch::Library& library) {
                     const at::Tensor& cu_seqlens, const at::Tensor& start_pos,
                     const std::optional<at::Tensor>& req_pool_indices, const at::Tensor& kv_block_table,
                     int64_t kv_block_size, int64_t slot_mapping_format, int64_t compress_ratio, int64_t num_rows,
-                    int64_t num_reqs, at::TensorList out, at::IntArrayRef fields) {
+                    int64_t num_reqs, const std::optional<at::Tensor>& cos, const std::optional<at::Tensor>& sin,
+                    const std::optional<at::Tensor>& slot_mapping, const std::optional<at::Tensor>& positions) {
                      CompressorMetadataTensors tensors;
+                     tensors.fields = {cos.value_or(at::Tensor()), sin.value_or(at::Tensor()),
+                                       slot_mapping.value_or(at::Tensor()), positions.value_or(at::Tensor())};
                      const CompressorMetadataParams p = check_compressor_metadata(
                          {rope_cos, rope_sin, cu_seqlens, start_pos, req_pool_indices, kv_block_table, kv_block_size,
-                          slot_mapping_format, compress_ratio, num_rows, num_reqs, out, fields},
+                          slot_mapping_format, compress_ratio, num_rows, num_reqs},
                          tensors);
                      run(p, tensors, num_rows);
                  });

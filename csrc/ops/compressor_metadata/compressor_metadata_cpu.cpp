@@ -1,16 +1,12 @@
 #include <algorithm>
 
+#include "cpu/integers.h"
 #include "ops/compressor_metadata/compressor_metadata.h"
 #include "torch/check.h"
 #include "torch/rope_dtype.h"
 
 namespace dsv4 {
 namespace {
-
-int64_t integer(const at::Tensor& values, int32_t is_int64, int64_t index) {
-    return is_int64 ? static_cast<const int64_t*>(values.const_data_ptr())[index]
-                    : static_cast<const int32_t*>(values.const_data_ptr())[index];
-}
 
 // Groups of one request, and where its blocks are.
 struct Request {
@@ -19,14 +15,24 @@ struct Request {
 };
 
 struct RequestReader {
-    const CompressorMetadataTensors& t;
+    RequestReader(const CompressorMetadataTensors& t, const CompressorMetadataParams& params)
+        : p(params),
+          cu_seqlens(t.cu_seqlens),
+          start_pos(t.start_pos),
+          req_pool_indices(t.req_pool_indices),
+          kv_block_table(t.kv_block_table) {}
+
     const CompressorMetadataParams& p;
+    cpu::IntegerInput cu_seqlens;
+    cpu::IntegerInput start_pos;
+    cpu::IntegerInput req_pool_indices;
+    cpu::IntegerInput kv_block_table;
 
     // Raises ValueError for a request that request_fault names, or that has groups and no row of the block table.
     Request read(int64_t request) const {
-        const int64_t begin = integer(t.cu_seqlens, p.cu_seqlens_is_int64, request);
-        const int64_t end = integer(t.cu_seqlens, p.cu_seqlens_is_int64, request + 1);
-        const int64_t start = integer(t.start_pos, p.start_pos_is_int64, request);
+        const int64_t begin = cu_seqlens[request];
+        const int64_t end = cu_seqlens[request + 1];
+        const int64_t start = start_pos[request];
         const int32_t fault = request_fault(begin, end, start);
         TORCH_CHECK_VALUE(fault != kDecreasingCuSeqlens, "compressor_metadata: cu_seqlens[", request + 1, "] is ", end,
                           ", expected at least cu_seqlens[", request, "], which is ", begin);
@@ -36,14 +42,14 @@ struct RequestReader {
         TORCH_CHECK_VALUE(fault != kStartTooLarge, "compressor_metadata: start_pos[", request, "] is ", start,
                           ", expected at most ", kInt32Max);
         const CompletedGroups groups = completed_groups(start, end - begin, p);
-        const int64_t row = p.has_requests ? integer(t.req_pool_indices, p.request_is_int64, request) : request;
+        const int64_t row = p.has_requests ? req_pool_indices[request] : request;
         TORCH_CHECK_VALUE(groups.count == 0 || known_table_row(row, p), "compressor_metadata: req_pool_indices[", request,
                           "] is ", row, ", expected 0 <= index < ", p.block_rows, " (rows of kv_block_table)");
         return Request{groups, row};
     }
 
     int64_t block(const Request& request, int64_t column) const {
-        return integer(t.kv_block_table, p.block_is_int64, block_entry_offset_elems(request.table_row, column, p));
+        return kv_block_table[block_entry_offset_elems(request.table_row, column, p)];
     }
 };
 
@@ -157,7 +163,7 @@ void write_rows(const RequestReader& requests, const RowWriter<element_t>& write
 }
 
 void run(const CompressorMetadataParams& p, const CompressorMetadataTensors& t, int64_t num_rows) {
-    const RequestReader requests{t, p};
+    const RequestReader requests(t, p);
     check_values(requests, num_rows);
     if (!t.rope_cos.defined()) {
         write_rows(requests, RowWriter<float>(t, p));

@@ -123,8 +123,8 @@ DraftStepsParams check_draft_steps(const DraftStepsArguments& a, DraftStepsTenso
 
 TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {
     m.def(
-        "draft_steps(Tensor?[] tables, int[] addressing, Tensor? req_pool_indices, Tensor? reservation, Tensor seq_lens,"
-        " Tensor rope_cos, Tensor rope_sin, int pool, int topk, int num_steps, int max_context_len, int dummy_slot, *,"
+        "draft_steps(Tensor[] tables, int[] addressing, Tensor? req_pool_indices, Tensor? reservation, Tensor seq_lens,"
+        " Tensor rope_cos, Tensor rope_sin, int pool, int topk, int num_steps, int max_context_len, int dummy_slot,"
         " Tensor(a!) slots, Tensor(b!) positions, Tensor(c!) kv_lens, Tensor(d!) cos, Tensor(e!) sin) -> ()");
 }
 

@@ -25,7 +25,7 @@ struct DraftStepsTensors {
 
 // Arguments of the op as the dispatcher hands them over, beside its outputs.
 struct DraftStepsArguments {
-    const c10::List<std::optional<at::Tensor>>& tables;
+    at::TensorList tables;
     at::IntArrayRef addressing;
     const std::optional<at::Tensor>& req_pool_indices;
     const std::optional<at::Tensor>& reservation;
@@ -46,7 +46,7 @@ DraftStepsParams check_draft_steps(const DraftStepsArguments& arguments, DraftSt
 template <auto run>
 void register_draft_steps(torch::Library& library) {
     library.impl("draft_steps",
-                 [](const c10::List<std::optional<at::Tensor>>& tables, at::IntArrayRef addressing,
+                 [](at::TensorList tables, at::IntArrayRef addressing,
                     const std::optional<at::Tensor>& req_pool_indices, const std::optional<at::Tensor>& reservation,
                     const at::Tensor& seq_lens, const at::Tensor& rope_cos, const at::Tensor& rope_sin, int64_t pool,
                     int64_t topk, int64_t num_steps, int64_t max_context_len, int64_t dummy_slot,

@@ -58,18 +58,18 @@ void check_row_vector(const char* op, const char* name, const at::Tensor& values
 }
 
 void sort_fields(const StepArguments& a, StepParams& p, StepTensors& t) {
-    TORCH_CHECK_VALUE(a.out.size() == a.fields.size(), kOp, ": out has ", a.out.size(), " tensors, expected ",
-                      a.fields.size(), ", one for each of fields");
-    for (size_t i = 0; i < a.fields.size(); ++i) {
-        const int64_t field = a.fields[i];
-        TORCH_CHECK_VALUE(field >= 0 && field < kNumStepFields, kOp, ": fields[", i, "] is ", field,
-                          ", expected 0 <= field < ", kNumStepFields);
-        TORCH_CHECK_VALUE(!t.fields[field].defined(), kOp, ": fields[", i, "] is ", field, " (", kStepFieldNames[field],
-                          "), expected every field once");
-        check::same_device(kOp, kStepFieldNames[field], a.out[i], "seq_lens", a.seq_lens);
-        t.fields[field] = a.out[i];
-        p.wanted |= 1 << field;
+    TORCH_CHECK_VALUE(a.fields >= 0 && a.fields < int64_t{1} << kNumStepFields, kOp, ": fields is ", a.fields,
+                      ", expected a bit for each of ", kNumStepFields, " fields");
+    p.wanted = static_cast<int32_t>(a.fields);
+    size_t given = 0;
+    for (int32_t field = 0; field < kNumStepFields; ++field) {
+        if (wants(p, field) && given++ < a.out.size()) {
+            check::same_device(kOp, kStepFieldNames[field], a.out[given - 1], "seq_lens", a.seq_lens);
+            t.fields[field] = a.out[given - 1];
+        }
     }
+    TORCH_CHECK_VALUE(a.out.size() == given, kOp, ": out has ", a.out.size(), " tensors, expected ", given,
+                      ", one for each bit of fields");
 }
 
 void check_output(int32_t field, const StepTensors& t, std::initializer_list<at::ScalarType> dtypes,
@@ -287,9 +287,10 @@ StepParams check_step(const StepArguments& a, StepTensors& t) {
 
 TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {
     m.def(
-        "step(Tensor?[] tables, int[] addressing, Tensor? req_pool_indices, Tensor seq_lens, Tensor? operand,"
-        " Tensor? rope_cos, Tensor? rope_sin, int form, int width, int window, int max_context_len, int[] dummy_slots,"
-        " int[] dummy_pages, int window_block, bool closes_cu_seqlens, *, Tensor(a!)[] out, int[] fields) -> ()");
+        "step(Tensor[] tables, int[] addressing, Tensor? req_pool_indices, Tensor seq_lens, Tensor? operand,"
+        " Tensor? rope_cos, Tensor? rope_sin, int form, int width, int window, int max_context_len, Tensor(a!)[] out,"
+        " int fields, int[] dummy_slots=[0, 0, 0, 0, 0, 0], int[] dummy_pages=[-1, -1, -1, -1, 0, 0],"
+        " int window_block=1, bool closes_cu_seqlens=False) -> ()");
 }
 
 }  // namespace dsv4

@@ -21,7 +21,7 @@ struct StepTensors {
 
 // Arguments of the op as the dispatcher hands them over.
 struct StepArguments {
-    const c10::List<std::optional<at::Tensor>>& tables;
+    at::TensorList tables;
     at::IntArrayRef addressing;
     const std::optional<at::Tensor>& req_pool_indices;
     const at::Tensor& seq_lens;
@@ -32,12 +32,12 @@ struct StepArguments {
     int64_t width;
     int64_t window;
     int64_t max_context_len;
+    at::TensorList out;
+    int64_t fields;  // bit f: out has field f
     at::IntArrayRef dummy_slots;
     at::IntArrayRef dummy_pages;
     int64_t window_block;
     bool closes_cu_seqlens;
-    at::TensorList out;
-    at::IntArrayRef fields;
 };
 
 // What describes the rows of a step.
@@ -63,16 +63,16 @@ StepParams check_step(const StepArguments& arguments, StepTensors& tensors);
 // Registers the op over a backend's run(params, tensors).
 template <auto run>
 void register_step(torch::Library& library) {
-    library.impl("step", [](const c10::List<std::optional<at::Tensor>>& tables, at::IntArrayRef addressing,
+    library.impl("step", [](at::TensorList tables, at::IntArrayRef addressing,
                             const std::optional<at::Tensor>& req_pool_indices, const at::Tensor& seq_lens,
                             const std::optional<at::Tensor>& operand, const std::optional<at::Tensor>& rope_cos,
                             const std::optional<at::Tensor>& rope_sin, int64_t form, int64_t width, int64_t window,
-                            int64_t max_context_len, at::IntArrayRef dummy_slots, at::IntArrayRef dummy_pages,
-                            int64_t window_block, bool closes_cu_seqlens, at::TensorList out, at::IntArrayRef fields) {
+                            int64_t max_context_len, at::TensorList out, int64_t fields, at::IntArrayRef dummy_slots,
+                            at::IntArrayRef dummy_pages, int64_t window_block, bool closes_cu_seqlens) {
         StepTensors tensors;
         const StepParams p = check_step(
             {tables, addressing, req_pool_indices, seq_lens, operand, rope_cos, rope_sin, form, width, window,
-             max_context_len, dummy_slots, dummy_pages, window_block, closes_cu_seqlens, out, fields},
+             max_context_len, out, fields, dummy_slots, dummy_pages, window_block, closes_cu_seqlens},
             tensors);
         run(p, tensors);
     });

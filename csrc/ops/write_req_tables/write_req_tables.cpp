@@ -26,23 +26,9 @@ int32_t check_row_values(const char* name, const at::Tensor& values, const at::T
     return values.scalar_type() == at::kLong;
 }
 
-// One tensor a pool that is written becomes one a pool.
-c10::List<std::optional<at::Tensor>> tables_by_pool(at::TensorList tables, at::IntArrayRef addressing) {
-    TORCH_CHECK_VALUE(addressing.size() == kNumPools * kAddressFields, kOp, ": addressing has ", addressing.size(),
-                      " entries, expected ", kNumPools * kAddressFields);
-    c10::List<std::optional<at::Tensor>> by_pool;
-    size_t next = 0;
-    for (int32_t pool = 0; pool < kNumPools; ++pool) {
-        const int64_t kind = addressing[pool * kAddressFields];
-        TORCH_CHECK_VALUE(kind == kNoPool || kind == kPages || kind == kSlots, kOp, ": kind of pool ", kPoolNames[pool],
-                          " is ", kind, ", expected 0 (not written), 1 (pages) or 2 (slots)");
-        by_pool.push_back(kind == kNoPool || next >= tables.size() ? std::nullopt
-                                                                   : std::optional<at::Tensor>(tables[next]));
-        next += kind != kNoPool;
-    }
-    TORCH_CHECK_VALUE(tables.size() == next, kOp, ": tables has ", tables.size(), " entries, expected ", next,
-                      ", one for each pool that is written");
-    return by_pool;
+void check_written(int32_t pool, const PoolAddress& a) {
+    TORCH_CHECK_VALUE(a.kind == kNoPool || a.kind == kPages || a.kind == kSlots, kOp, ": kind of pool ",
+                      kPoolNames[pool], " is ", a.kind, ", expected 0 (not written), 1 (pages) or 2 (slots)");
 }
 
 void check_rows_apart(int32_t pool, const at::Tensor& table) {
@@ -66,12 +52,13 @@ WriteReqTablesParams check_write_req_tables(at::TensorList tables, at::IntArrayR
         p.c4_state_start_is_int64 = check_row_values("c4_state_starts", *tensors.c4_state_starts, requests);
         p.c128_state_start_is_int64 = check_row_values("c128_state_starts", *tensors.c128_state_starts, requests);
     }
-    PoolAddresses addresses = check_pool_addresses(kOp, tables_by_pool(tables, addressing), addressing,
-                                                   "req_pool_indices", requests, max_context_len);
+    PoolAddresses addresses =
+        check_pool_addresses(kOp, tables, addressing, "req_pool_indices", requests, max_context_len);
     TORCH_CHECK_VALUE(loc.size() == kNumPools, kOp, ": loc has ", loc.size(), " entries, expected ", kNumPools);
     p.max_end = std::numeric_limits<int32_t>::max();
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
         p.pools[pool] = addresses.pools[pool];
+        check_written(pool, p.pools[pool]);
         if (is_written(pool, p)) {
             check_rows_apart(pool, addresses.tables[pool]);
             const int64_t units = units_in_table(p.pools[pool]);

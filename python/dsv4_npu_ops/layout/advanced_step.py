@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dsv4_npu_ops.layout.buffers import Buffer, empty_tensors
 from dsv4_npu_ops.layout.kv_layout import KVLayout
 from dsv4_npu_ops.layout.tables import RequestTables
 
@@ -53,6 +54,7 @@ class AdvancedStep:
         num_rows: int,
         *,
         seq_lens: Tensor | None = None,
+        lengths_dtype: torch.dtype = torch.int32,
         token_dtype: torch.dtype = torch.int64,
         hidden_shape: tuple[int, ...] | None = None,
         hidden_dtype: torch.dtype = torch.bfloat16,
@@ -63,7 +65,8 @@ class AdvancedStep:
         Args:
             pools: layout or tables that name the pools and the device.
             num_rows: B.
-            seq_lens: the buffer of the old lengths, to change them in place; None makes a new int32 one.
+            seq_lens: the buffer of the old lengths, to change them in place; None makes a new one.
+            lengths_dtype: of the new one: that of the old lengths.
             token_dtype: dtype of the verify's token ids.
             hidden_shape, hidden_dtype: of one token's hidden states; None for none.
             counts: whether ``valid_counts`` and ``rejected_lens`` are wanted.
@@ -76,19 +79,26 @@ class AdvancedStep:
         if seq_lens is not None and list(seq_lens.shape) != [num_rows]:
             raise ValueError(f"AdvancedStep.empty: seq_lens has shape {list(seq_lens.shape)}, expected [{num_rows}]")
 
-        def vector(dtype: torch.dtype, exists: bool = True) -> Tensor:
-            return torch.empty(num_rows if exists else 0, dtype=dtype, device=pools.device)
-
-        return cls(
-            vector(torch.int32) if seq_lens is None else seq_lens,
-            vector(torch.int32),
-            vector(token_dtype),
-            vector(torch.int64),
-            vector(torch.int32, pools.has_pool("full")),
-            vector(torch.int32, pools.has_pool("swa")),
-            vector(torch.int64),
-            None
-            if hidden_shape is None
-            else torch.empty(num_rows, *hidden_shape, dtype=hidden_dtype, device=pools.device),
-            *([vector(torch.int32), vector(torch.int32)] if counts else []),
-        )
+        rows = (num_rows,)
+        full, swa = ((num_rows if pools.has_pool(pool) else 0,) for pool in ("full", "swa"))
+        buffers: list[Buffer] = [
+            (torch.int32, rows),
+            (token_dtype, rows),
+            (torch.int64, rows),
+            (torch.int32, full),
+            (torch.int32, swa),
+            (torch.int64, rows),
+        ]
+        if seq_lens is None:
+            buffers.append((lengths_dtype, rows))
+        if hidden_shape is not None:
+            buffers.append((hidden_dtype, (num_rows, *hidden_shape)))
+        if counts:
+            buffers += [(torch.int32, rows), (torch.int32, rows)]
+        made = empty_tensors(buffers, pools.device)
+        # The optional ones lie behind the six.
+        rest = iter(made[6:])
+        result = cls(next(rest) if seq_lens is None else seq_lens, *made[:6])
+        result.hidden_states = None if hidden_shape is None else next(rest)
+        result.valid_counts, result.rejected_lens = next(rest, None), next(rest, None)
+        return result

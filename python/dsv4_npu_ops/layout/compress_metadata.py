@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dsv4_npu_ops.layout.buffers import Buffer, empty_tensors
 from dsv4_npu_ops.layout.capacity import group_capacity, page_columns
 from dsv4_npu_ops.layout.kv_layout import KVLayout
 from dsv4_npu_ops.layout.tables import RequestTables
@@ -73,32 +74,35 @@ class CompressMetadata:
                 f"{max_seq_len}, expected at least 0"
             )
         length = layout.max_context_len if max_seq_len is None else max_seq_len
+        columns = {
+            pool: page_columns(length, pool, layout.page_size_of(pool)) if layout.has_pages(pool) else 0
+            for pool in PAGE_TABLE_POOLS
+        }
         c4_groups, c128_groups = (group_capacity(num_tokens, num_rows, ratio) for ratio in (4, 128))
+        buffers: list[Buffer] = [
+            (torch.int64, (c4_groups,)),
+            (torch.int64, (c128_groups,)),
+            (torch.int32, (c4_groups if layout.has_pool("c4") else 0,)),
+            (torch.int32, (c128_groups if layout.has_pool("c128") else 0,)),
+            (torch.int32, (num_rows,)),
+            (torch.int32, (num_rows,)),
+            (torch.int32, (num_rows + 1,)),
+            (torch.int64, (num_tokens,)),
+            (torch.int32, (num_rows,)),
+        ]
+        shared: list[Tensor] = []
+        if page_tables is None:
+            buffers += [(torch.int32, (num_rows, columns[pool])) for pool in PAGE_TABLE_POOLS]
+        else:
+            shared = [_shared_rows(page_tables, pool, num_rows, columns[pool]) for pool in PAGE_TABLE_POOLS]
+        return cls(*empty_tensors(buffers, device or layout.device), *shared)
 
-        def buffer(*shape: int, dtype: torch.dtype = torch.int32) -> Tensor:
-            return torch.empty(shape, dtype=dtype, device=device or layout.device)
 
-        def page_table(pool: str) -> Tensor:
-            columns = page_columns(length, pool, layout.page_size_of(pool)) if layout.has_pages(pool) else 0
-            if page_tables is None:
-                return buffer(num_rows, columns)
-            shared: Tensor = getattr(page_tables, f"{pool}_page_table")
-            if shared.shape[0] < num_rows or shared.shape[1] != columns:
-                raise ValueError(
-                    f"CompressMetadata.empty: page_tables has {pool} pages {list(shared.shape)}, "
-                    f"expected at least {num_rows} rows of {columns}"
-                )
-            return shared[:num_rows]
-
-        return cls(
-            buffer(c4_groups, dtype=torch.int64),
-            buffer(c128_groups, dtype=torch.int64),
-            buffer(c4_groups if layout.has_pool("c4") else 0),
-            buffer(c128_groups if layout.has_pool("c128") else 0),
-            buffer(num_rows),
-            buffer(num_rows),
-            buffer(num_rows + 1),
-            buffer(num_tokens, dtype=torch.int64),
-            buffer(num_rows),
-            *(page_table(pool) for pool in PAGE_TABLE_POOLS),
+def _shared_rows(page_tables: CompressMetadata, pool: str, num_rows: int, columns: int) -> Tensor:
+    table: Tensor = getattr(page_tables, f"{pool}_page_table")
+    if table.shape[0] < num_rows or table.shape[1] != columns:
+        raise ValueError(
+            f"CompressMetadata.empty: page_tables has {pool} pages {list(table.shape)}, "
+            f"expected at least {num_rows} rows of {columns}"
         )
+    return table[:num_rows]

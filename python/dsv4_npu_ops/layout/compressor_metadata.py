@@ -9,6 +9,8 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
+from dsv4_npu_ops.layout.buffers import Buffer, empty_tensors
+
 FLAT, PAIRS = 1, 2
 """Formats of a slot mapping: slots, or pairs (block, offset)."""
 
@@ -65,14 +67,15 @@ class CompressorMetadata:
                     f"CompressorMetadata.empty: wanted names {name!r}, expected names among "
                     f"{', '.join(COMPRESSOR_FIELDS)}"
                 )
-        pair = (2,) if slot_mapping_format == PAIRS else ()
-        shapes = {
-            "cos": ((num_rows, 1, 1, rope_dim), rope_dtype),
-            "sin": ((num_rows, 1, 1, rope_dim), rope_dtype),
-            "slot_mapping": ((num_rows, *pair), torch.int32),
-            "positions": ((num_rows,), torch.int64),
+        rope = (rope_dtype, (num_rows, 1, 1, rope_dim))
+        slots = (num_rows, 2) if slot_mapping_format == PAIRS else (num_rows,)
+        buffers: dict[str, Buffer] = {
+            "cos": rope,
+            "sin": rope,
+            "slot_mapping": (torch.int32, slots),
+            "positions": (torch.int64, (num_rows,)),
         }
-        return cls(**{name: torch.empty(shapes[name][0], dtype=shapes[name][1], device=device) for name in wanted})
+        return cls(**dict(zip(wanted, empty_tensors([buffers[name] for name in wanted], device), strict=True)))
 
 
 COMPRESSOR_FIELDS: tuple[str, ...] = tuple(field.name for field in fields(CompressorMetadata))

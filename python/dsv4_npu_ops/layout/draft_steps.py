@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dsv4_npu_ops.layout.buffers import empty_tensors
+
 
 @dataclass(slots=True)
 class DraftSteps:
@@ -53,15 +55,7 @@ class DraftSteps:
                 f"DraftSteps.empty: num_steps, num_entries and rope_dim are {num_steps}, {num_entries} and {rope_dim}, "
                 "expected at least 0"
             )
-        shape = (num_steps, num_entries)
-
-        def buffer(*sizes: int, dtype: torch.dtype = torch.int32) -> Tensor:
-            return torch.empty(sizes, dtype=dtype, device=device)
-
+        shape, rope = (num_steps, num_entries), (dtype, (num_steps, num_entries, rope_dim))
         return cls(
-            buffer(*shape),
-            buffer(*shape, dtype=torch.int64),
-            buffer(*shape),
-            buffer(*shape, rope_dim, dtype=dtype),
-            buffer(*shape, rope_dim, dtype=dtype),
+            *empty_tensors([(torch.int32, shape), (torch.int64, shape), (torch.int32, shape), rope, rope], device)
         )

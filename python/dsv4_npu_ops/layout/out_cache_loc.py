@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dsv4_npu_ops.layout.buffers import empty_tensors
 from dsv4_npu_ops.layout.capacity import group_capacity
 from dsv4_npu_ops.layout.kv_layout import POOLS, RAW_TOKENS_PER_SLOT, KVLayout
 from dsv4_npu_ops.layout.tables import RequestTables
@@ -62,10 +63,9 @@ class OutCacheLoc:
                 f"OutCacheLoc.empty: num_rows and num_tokens are {num_rows} and {num_tokens}, expected at least 0"
             )
 
-        def buffer(pool: str) -> Tensor:
+        def entries(pool: str) -> int:
             ratio = RAW_TOKENS_PER_SLOT[pool]
-            entries = num_tokens if ratio == 1 else group_capacity(num_tokens, num_rows, ratio)
-            size = entries if layout.has_pool(pool) else 0
-            return torch.empty(size, dtype=torch.int32, device=device or layout.device)
+            return num_tokens if ratio == 1 else group_capacity(num_tokens, num_rows, ratio)
 
-        return cls(*(buffer(pool) for pool in POOLS))
+        sizes = [entries(pool) if layout.has_pool(pool) else 0 for pool in POOLS]
+        return cls(*empty_tensors([(torch.int32, (size,)) for size in sizes], device or layout.device))

@@ -6,14 +6,14 @@ slots, mappings, rings.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from dsv4_npu_ops.layout.kv_layout import POOLS, RAW_TOKENS_PER_SLOT
+from dsv4_npu_ops.layout.kv_layout import INT32_MAX, POOLS, RAW_TOKENS_PER_SLOT
 
 NO_POOL, PAGES, SLOTS, MAPPED, PAGE_RING, REQUEST_RING, BANK = range(7)
 """Kinds as the ops number them (csrc/common/pool_address.h)."""
@@ -23,13 +23,38 @@ KINDS_WITH_PAGES = (PAGES, SLOTS, MAPPED)
 
 
 class OpAddress(NamedTuple):
-    """What an op takes for one pool: its tensor, and six integers (csrc/torch/pool_addresses.h)."""
+    """What an op takes for one pool: its tensor, and what else says where its slots stand."""
 
     table: Tensor | None
-    fields: tuple[int, int, int, int, int, int]
+    kind: int
+    page_size: int = 1
+    tokens: int = 1
+    ring: int = 1
+    base: int = 0
+
+    @property
+    def number(self) -> int:
+        """All but the tensor in one number (csrc/torch/pool_addresses.h): a call takes longer for each that it has."""
+        sizes = [size.bit_length() - 1 for size in (self.page_size, self.tokens, self.ring)]
+        return self.kind | sizes[0] << 3 | sizes[1] << 8 | sizes[2] << 13 | self.base << 18
 
 
-NO_ADDRESS = OpAddress(None, (NO_POOL, 1, 1, 1, 1, 0))
+NO_ADDRESS = OpAddress(None, NO_POOL)
+
+
+def kind_of(number: int) -> int:
+    """The kind of an address, of its number."""
+    return number & 7
+
+
+OpPools = tuple[list[Tensor], list[int]]
+"""What an op takes for the six pools: the tensors of those that have one, and a number for each pool."""
+
+
+def op_pools(addresses: Sequence[OpAddress]) -> OpPools:
+    """Of the six pools' addresses, in table order."""
+    tables = [address.table for address in addresses if address.table is not None]
+    return tables, [address.number for address in addresses]
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,26 +190,33 @@ def page_size_of(pool: str, pools: Mapping[str, PoolAddress]) -> int:
     return getattr(address, "page_size", 1)
 
 
+def with_bases(pool: str, pools: Mapping[str, PoolAddress]) -> list[str]:
+    """The pool, and those that its slots are made from by mapping or ring; none where it does not exist."""
+    if pool not in pools:
+        return []
+    address = pools[pool]
+    return [pool, *(with_bases(address.base, pools) if isinstance(address, MappedSlots | PageRing) else [])]
+
+
 def _op_address(pool: str, pools: Mapping[str, PoolAddress]) -> OpAddress:
     address = pools.get(pool)
     if address is None:
         return NO_ADDRESS
     if isinstance(address, PageTable):
-        return OpAddress(address.table, (PAGES, _power(pool, "page_size", address.page_size), 1, 1, 1, 0))
+        return OpAddress(address.table, PAGES, _power(pool, "page_size", address.page_size))
     if isinstance(address, SlotTable):
-        return OpAddress(address.table, (SLOTS, _power(pool, "page_size", address.page_size), 1, 1, 1, 0))
+        return OpAddress(address.table, SLOTS, _power(pool, "page_size", address.page_size))
     if isinstance(address, RequestRing):
-        return OpAddress(None, (REQUEST_RING, 1, 1, 1, _power(pool, "ring", address.ring), 0))
+        return OpAddress(None, REQUEST_RING, ring=_power(pool, "ring", address.ring))
     if isinstance(address, RequestBank):
-        return OpAddress(None, (BANK, 1, 1, 1, 1, 0))
+        return OpAddress(None, BANK)
     if address.base not in pools:
         raise ValueError(f"pools[{pool!r}] has base {address.base!r}, expected one of {', '.join(pools)}")
     base = POOLS.index(address.base)
     if isinstance(address, MappedSlots):
-        page_size = _power(pool, "page_size", address.page_size)
-        return OpAddress(address.mapping, (MAPPED, page_size, 1, 1, 1, base))
+        return OpAddress(address.mapping, MAPPED, _power(pool, "page_size", address.page_size), base=base)
     if isinstance(address, PageRing):
-        return OpAddress(None, (PAGE_RING, 1, 1, 1, _power(pool, "ring", address.ring), base))
+        return OpAddress(None, PAGE_RING, ring=_power(pool, "ring", address.ring), base=base)
     return _divided(pool, address, pools)
 
 
@@ -197,13 +229,11 @@ def _divided(pool: str, address: DividedSlots, pools: Mapping[str, PoolAddress])
         raise ValueError(
             f"pools[{pool!r}] has base {address.base!r} with pages of {base.page_size}, expected at least {tokens}"
         )
-    table, (kind, page_size, *_) = _op_address(address.base, pools)
-    if kind == PAGES:
-        return OpAddress(table, (PAGES, page_size // tokens, 1, 1, 1, 0))
-    return OpAddress(table, (SLOTS, page_size // tokens, tokens, tokens, 1, 0))
+    table, kind, page_size, *_ = _op_address(address.base, pools)
+    return OpAddress(table, kind, page_size // tokens, tokens if kind == SLOTS else 1)
 
 
 def _power(pool: str, name: str, size: int) -> int:
-    if not isinstance(size, int) or size < 1 or size & (size - 1):
+    if not isinstance(size, int) or not 1 <= size <= INT32_MAX or size & (size - 1):
         raise ValueError(f"pools[{pool!r}] has {name} {size!r}, expected a power of two from 1 up")
     return size

@@ -18,7 +18,9 @@ from dsv4_npu_ops.layout.pool_address import (
     SlotTable,
     check_addresses,
     op_addresses,
+    op_pools,
     page_size_of,
+    with_bases,
 )
 
 
@@ -34,10 +36,9 @@ class RequestTables:
         layout: what the tables were made for; None for an engine's.
         sliding_window: tokens that the sliding-window layers attend to, the current one included.
         max_context_len: longest request in raw tokens, drafts included.
-        op_tables, op_addressing: tensors and numbers by which ops know the pools, in table order; kinds: how each is
-            addressed.
-        written_tables: what ``write_req_tables`` takes: tables of slots and pages, and the addressing as if no other
-            pools existed.
+        op_tables: the tensors of the six pools, None where an address has none; kinds: how each is addressed.
+        op_pools: what ops take for the pools. op_token_pools: the same as if only full and swa existed, and what their
+            slots are made of. written_pools: as if only pools with a table of slots or pages existed.
         check_reserved: whether steps first look for a slot of each of their tokens and groups, for debugging: the
             lookup is slow, and waits for a device. Default: whether the environment has ``DSV4_CHECK_RESERVED=1``.
 
@@ -115,9 +116,18 @@ class RequestTables:
         self.max_context_len = max_context_len
         self.check_reserved = check_reserved
         self.op_tables: list[Tensor | None] = [address.table for address in addresses]
-        self.op_addressing: list[int] = [number for address in addresses for number in address.fields]
-        self.kinds: tuple[int, ...] = tuple(address.fields[0] for address in addresses)
-        self.written_tables = self._written_tables()
+        self.kinds: tuple[int, ...] = tuple(address.kind for address in addresses)
+        self.op_pools = op_pools(addresses)
+        kept = {pool for name in ("full", "swa") for pool in with_bases(name, self.pools)}
+        self.op_token_pools = op_pools(
+            [address if pool in kept else NO_ADDRESS for pool, address in zip(POOLS, addresses, strict=True)]
+        )
+        self.written_pools = op_pools(
+            [
+                address if isinstance(pools.get(pool), PageTable | SlotTable) else NO_ADDRESS
+                for pool, address in zip(POOLS, addresses, strict=True)
+            ]
+        )
 
     @property
     def device(self) -> torch.device:
@@ -175,18 +185,6 @@ class RequestTables:
                 raise ValueError(f"RequestTables.page_tables: pools[{pool!r}] is a {kind}, expected a PageTable")
         tables = [table for table in self.op_tables if table is not None]
         return tables, [self.page_size_of(pool) if self.has_pool(pool) else 0 for pool in POOLS]
-
-    def _written_tables(self) -> tuple[list[Tensor], list[int]]:
-        written: list[Tensor] = []
-        addressing: list[int] = []
-        count = len(NO_ADDRESS.fields)
-        for i, (pool, table) in enumerate(zip(POOLS, self.op_tables, strict=True)):
-            if table is not None and isinstance(self.pools[pool], PageTable | SlotTable):
-                written.append(table)
-                addressing += self.op_addressing[i * count : (i + 1) * count]
-            else:
-                addressing += NO_ADDRESS.fields
-        return written, addressing
 
     def table(self, pool: str) -> Tensor | None:
         """The tensor of a pool's table or mapping; None where it has none."""

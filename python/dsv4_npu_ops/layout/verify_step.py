@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from dsv4_npu_ops.layout.buffers import empty_tensors
 from dsv4_npu_ops.layout.compress_metadata import CompressMetadata
 from dsv4_npu_ops.layout.kv_layout import KVLayout
 from dsv4_npu_ops.layout.out_cache_loc import OutCacheLoc
@@ -54,10 +55,11 @@ class VerifyStep:
         if rope_dim < 0:
             raise ValueError(f"VerifyStep.empty: rope_dim is {rope_dim}, expected at least 0")
         metadata = CompressMetadata.empty(layout, num_rows, num_tokens, max_seq_len, page_tables, device)
-        groups = (metadata.positions_c4, metadata.positions_c4, metadata.positions_c128, metadata.positions_c128)
+        groups = [
+            (torch.float32, (positions.shape[0], rope_dim))
+            for positions in (metadata.positions_c4, metadata.positions_c128)
+            for _ in ("cos", "sin")
+        ]
         loc = OutCacheLoc.empty(layout, num_rows, num_tokens, device)
-        return cls(
-            replace(loc, out_c4_loc=metadata.c4_loc, out_c128_loc=metadata.c128_loc),
-            metadata,
-            *(torch.empty(g.shape[0], rope_dim, dtype=torch.float32, device=device or layout.device) for g in groups),
-        )
+        loc.out_c4_loc, loc.out_c128_loc = metadata.c4_loc, metadata.c128_loc
+        return cls(loc, metadata, *empty_tensors(groups, device or layout.device))

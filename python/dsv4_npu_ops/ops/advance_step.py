@@ -1,6 +1,5 @@
 """From accepted lengths to the next step: wrapper and fake kernel of ``torch.ops.dsv4_npu_ops.advance_step``."""
 
-from dataclasses import fields
 from operator import index
 
 import torch
@@ -9,16 +8,23 @@ from torch import Tensor
 from dsv4_npu_ops.layout.advanced_step import AdvancedStep
 from dsv4_npu_ops.layout.step_rows import check_rows
 from dsv4_npu_ops.layout.tables import RequestTables
-from dsv4_npu_ops.ops.caller_errors import TABLES, caller_errors
+from dsv4_npu_ops.ops.caller_errors import TABLES, caller_errors, field_names
 from dsv4_npu_ops.ops.fake_kernels import fake_kernel, writes_only
 
 _advance = torch.ops.dsv4_npu_ops.advance_step.default
 
-_FIELDS = tuple(field.name for field in fields(AdvancedStep))
-"""In the order of the numbers by which the op knows them (csrc/ops/advance_step/advance_step_index.h)."""
+_OUT = field_names("out", AdvancedStep) | {
+    "next_seq_lens": "out.seq_lens",
+    "next_token_ids": "out.token_ids",
+    "next_hidden_states": "out.hidden_states",
+}
+for _input in ("seq_lens", "token_ids", "hidden_states"):
+    del _OUT[_input]
+
+_NO_SLOTS = (0, 0)
 
 
-@caller_errors(TABLES | {"width": "num_draft_tokens"})
+@caller_errors(TABLES | {"width": "num_draft_tokens"}, out=_OUT)
 def advance_step(
     tables: RequestTables,
     req_pool_indices: Tensor | None,
@@ -31,7 +37,7 @@ def advance_step(
     backup_tokens: Tensor | None = None,
     hidden_states: Tensor | None = None,
     lengths_are_final: bool = False,
-    dummy_slots: tuple[int, int] = (0, 0),
+    dummy_slots: tuple[int, int] = _NO_SLOTS,
     out: AdvancedStep | None = None,
 ) -> AdvancedStep:
     """Lengths, newest tokens and first draft step after a target verify, in one launch without host knowledge.
@@ -76,56 +82,58 @@ def advance_step(
 
     Source: docs/spec.md, advance step.
     """
-    check_rows("advance_step", seq_lens=seq_lens)
-    drafts = num_draft_tokens if isinstance(num_draft_tokens, Tensor) else None
-    width = _width(token_ids, None if isinstance(num_draft_tokens, Tensor) else num_draft_tokens, cu_seqlens)
+    guesses = None
+    if isinstance(num_draft_tokens, Tensor):
+        guesses, num_draft_tokens = num_draft_tokens, None
+    width = _width(token_ids, num_draft_tokens, cu_seqlens)
     if out is None:
+        check_rows("advance_step", seq_lens=seq_lens)
         out = AdvancedStep.empty(
             tables,
             seq_lens.shape[0],
-            seq_lens=torch.empty_like(seq_lens),
+            lengths_dtype=seq_lens.dtype,
             token_dtype=token_ids.dtype,
             hidden_shape=None if hidden_states is None else tuple(hidden_states.shape[1:]),
             hidden_dtype=torch.bfloat16 if hidden_states is None else hidden_states.dtype,
             counts=accepted_lens is None,
         )
-    wanted = [(i, getattr(out, name)) for i, name in enumerate(_FIELDS)]
-    # A pool that does not exist has no entries.
-    wanted = [(i, buffer) for i, buffer in wanted if buffer is not None and _exists(tables, _FIELDS[i])]
+    # An argument that is not passed costs a call nothing.
+    unusual = (lengths_are_final, dummy_slots) if lengths_are_final or dummy_slots != _NO_SLOTS else ()
     _advance(
-        tables.op_tables,
-        tables.op_addressing,
+        *tables.op_token_pools,
         req_pool_indices,
         seq_lens,
         accepted_lens,
         token_ids,
         cu_seqlens,
-        drafts,
+        guesses,
         backup_tokens,
         hidden_states,
         width,
         tables.max_context_len,
-        lengths_are_final,
-        dummy_slots,
-        out=[buffer for _, buffer in wanted],
-        fields=[i for i, _ in wanted],
+        out.seq_lens,
+        out.extend_lens,
+        out.token_ids,
+        out.positions,
+        # A pool that does not exist has no entries.
+        out.out_full_loc if "full" in tables.pools else None,
+        out.out_swa_loc if "swa" in tables.pools else None,
+        out.sampled_index,
+        out.hidden_states,
+        out.valid_counts,
+        out.rejected_lens,
+        *unusual,
     )
     return out
 
 
-def _exists(tables: RequestTables, field: str) -> bool:
-    pool = {"out_full_loc": "full", "out_swa_loc": "swa"}.get(field)
-    return pool is None or tables.has_pool(pool)
-
-
 def _width(token_ids: Tensor, num_draft_tokens: int | None, cu_seqlens: Tensor | None) -> int:
-    two_dimensional = token_ids.dim() == 2
     if cu_seqlens is not None:
         if num_draft_tokens is not None:
             raise ValueError(f"advance_step: num_draft_tokens is {num_draft_tokens}, expected None beside cu_seqlens")
-        return token_ids.shape[1] if two_dimensional else 0
+        return token_ids.shape[1] if token_ids.dim() == 2 else 0
     if num_draft_tokens is None:
-        if not two_dimensional:
+        if token_ids.dim() != 2:
             raise ValueError(
                 f"advance_step: num_draft_tokens and cu_seqlens are None, expected one of them for token_ids of shape "
                 f"{list(token_ids.shape)}"
@@ -137,4 +145,4 @@ def _width(token_ids: Tensor, num_draft_tokens: int | None, cu_seqlens: Tensor |
         raise ValueError(f"advance_step: num_draft_tokens is {num_draft_tokens!r}, expected an integer") from None
 
 
-fake_kernel("advance_step", fields=_FIELDS)(writes_only)
+fake_kernel("advance_step")(writes_only)

@@ -3,16 +3,14 @@
 import torch
 from torch import Tensor
 
-from dsv4_npu_ops.layout.compressor_metadata import COMPRESSOR_FIELDS, CompressorMetadata
-from dsv4_npu_ops.ops.attributes import attributes
-from dsv4_npu_ops.ops.caller_errors import caller_errors
+from dsv4_npu_ops.layout.compressor_metadata import CompressorMetadata
+from dsv4_npu_ops.ops.caller_errors import caller_errors, field_names
 from dsv4_npu_ops.ops.fake_kernels import fake_kernel, writes_only
 
 _metadata = torch.ops.dsv4_npu_ops.compressor_metadata.default
-_fields_of = attributes(COMPRESSOR_FIELDS)
 
 
-@caller_errors()
+@caller_errors(out=field_names("out", CompressorMetadata))
 def compressor_metadata(
     rope_cos: Tensor | None,
     rope_sin: Tensor | None,
@@ -68,7 +66,6 @@ def compressor_metadata(
     """
     if out is None:
         out = _empty(rope_cos, num_rows, slot_mapping_format, cu_seqlens.device)
-    wanted = [(i, buffer) for i, buffer in enumerate(_fields_of(out)) if buffer is not None]
     _metadata(
         rope_cos,
         rope_sin,
@@ -81,8 +78,10 @@ def compressor_metadata(
         compress_ratio,
         num_rows,
         num_reqs,
-        out=[buffer for _, buffer in wanted],
-        fields=[i for i, _ in wanted],
+        out.cos,
+        out.sin,
+        out.slot_mapping,
+        out.positions,
     )
     return out
 
@@ -106,4 +105,4 @@ def _empty(
     )
 
 
-fake_kernel("compressor_metadata", fields=COMPRESSOR_FIELDS)(writes_only)
+fake_kernel("compressor_metadata")(writes_only)

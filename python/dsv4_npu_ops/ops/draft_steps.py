@@ -5,7 +5,7 @@ from torch import Tensor
 
 from dsv4_npu_ops.layout.draft_steps import DraftSteps
 from dsv4_npu_ops.layout.kv_layout import POOLS
-from dsv4_npu_ops.layout.pool_address import op_addresses
+from dsv4_npu_ops.layout.pool_address import NO_ADDRESS, op_pools
 from dsv4_npu_ops.layout.step_rows import StepRows, check_rows
 from dsv4_npu_ops.layout.tables import RequestTables
 from dsv4_npu_ops.ops.caller_errors import caller_errors, field_names
@@ -13,9 +13,7 @@ from dsv4_npu_ops.ops.fake_kernels import fake_kernel, writes_only
 from dsv4_npu_ops.ops.reserved import check_reserved
 
 _steps = torch.ops.dsv4_npu_ops.draft_steps.default
-_NO_ADDRESSES = op_addresses({})
-_NO_TABLES = [address.table for address in _NO_ADDRESSES]
-_NO_ADDRESSING = [number for address in _NO_ADDRESSES for number in address.fields]
+_NO_POOLS = op_pools([NO_ADDRESS] * len(POOLS))
 
 DRAFT_POOLS = ("full", "swa")
 """Pools whose slots a draft step may take: those with a slot for each raw token that is not compressor state."""
@@ -88,8 +86,7 @@ def build_draft_steps(
             device=seq_lens.device,
         )
     _steps(
-        _NO_TABLES if source is None else source.op_tables,
-        _NO_ADDRESSING if source is None else source.op_addressing,
+        *(_NO_POOLS if source is None else source.op_token_pools),
         None if source is None else req_pool_indices,
         reservation,
         seq_lens,
@@ -100,11 +97,11 @@ def build_draft_steps(
         num_steps,
         max_context_len,
         dummy_slot,
-        slots=out.slots,
-        positions=out.positions,
-        kv_lens=out.kv_lens,
-        cos=out.cos,
-        sin=out.sin,
+        out.slots,
+        out.positions,
+        out.kv_lens,
+        out.cos,
+        out.sin,
     )
     return out
 

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 import dsv4_npu_ops._C  # noqa: F401  (loading it registers torch.ops.dsv4_npu_ops)
+from dsv4_npu_ops.layout.buffers import DTYPES
 from dsv4_npu_ops.layout.kv_layout import POOLS
+from dsv4_npu_ops.layout.pool_address import KINDS_WITH_PAGES, kind_of
 
 NAMESPACE = "dsv4_npu_ops"
 
@@ -23,7 +25,7 @@ def fake_kernel(
 
     Args:
         name: the op with its overload, such as ``rope_gather.out``.
-        fields: names of what the numbers in the op's ``fields`` stand for, where it has some.
+        fields: names of what the bits of the op's ``fields`` stand for, where it has some.
 
     Source: docs/spec.md, errors.
     """
@@ -47,6 +49,16 @@ def writes_only(*arguments: Any, **named: Any) -> None:
     """The fake kernel of every op that returns nothing."""
 
 
+@torch.library.register_fake(f"{NAMESPACE}::empty_tensors")
+def _empty_tensors(numbers: Sequence[int], device: torch.device) -> list[Tensor]:
+    tensors, rest = [], list(numbers)
+    while rest:
+        dtype, dimensions, *rest = rest
+        tensors.append(torch.empty(rest[:dimensions], dtype=DTYPES[dtype], device=device))
+        rest = rest[dimensions:]
+    return tensors
+
+
 def check_one_device(op: str, arguments: dict[str, Any], fields: Sequence[str] | None = None) -> None:
     """Checks that all tensors, also those of lists, are on one device; of meta and other tensors the meta ones are the
     wrong ones.
@@ -64,6 +76,11 @@ def check_one_device(op: str, arguments: dict[str, Any], fields: Sequence[str] |
             raise ValueError(f"{op}: {name} is on {tensor.device}, expected {expected} like {like}")
 
 
+def _pools_with_tables(addressing: Sequence[int]) -> list[str]:
+    """Pools whose tables stand in the list of an op."""
+    return [pool for pool, number in zip(POOLS, addressing, strict=True) if kind_of(number) in KINDS_WITH_PAGES]
+
+
 def _named_tensors(arguments: dict[str, Any], fields: Sequence[str] | None) -> Iterator[tuple[str, Tensor]]:
     """Every tensor under the name that the kernels' checks give it."""
     for name, value in arguments.items():
@@ -74,8 +91,9 @@ def _named_tensors(arguments: dict[str, Any], fields: Sequence[str] | None) -> I
                 if not isinstance(tensor, Tensor):
                     continue
                 if name == "out" and fields is not None:
-                    yield f"out.{fields[arguments['fields'][i]]}", tensor
-                elif name == "tables" and len(value) == len(POOLS):
-                    yield f"table of pool {POOLS[i]}", tensor
+                    given = [field for bit, field in enumerate(fields) if arguments["fields"] >> bit & 1]
+                    yield f"out.{given[i]}", tensor
+                elif name == "tables" and "addressing" in arguments:
+                    yield f"table of pool {_pools_with_tables(arguments['addressing'])[i]}", tensor
                 else:
                     yield f"{name}[{i}]", tensor

@@ -1,6 +1,7 @@
 """One step: wrapper and fake kernel of ``torch.ops.dsv4_npu_ops.step``."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -78,14 +79,14 @@ def build_step(
         tables,
         rows,
         [values[field] for field in fields],
-        fields,
+        bits(fields),
         req_pool_indices,
         None if rope_cos is None else _matrix("rope_cos", rope_cos),
         None if rope_sin is None else _matrix("rope_sin", rope_sin),
-        dummy_slots=NO_SLOTS if dummy_slots is None else _by_pool("dummy_slots", dummy_slots, NO_SLOTS),
-        dummy_pages=NO_PAGES if dummy_pages is None else _by_pool("dummy_pages", dummy_pages, NO_PAGES),
-        window_block=window_block,
-        closes_cu_seqlens=closes_cu_seqlens,
+        NO_SLOTS if dummy_slots is None else _by_pool("dummy_slots", dummy_slots, NO_SLOTS),
+        NO_PAGES if dummy_pages is None else _by_pool("dummy_pages", dummy_pages, NO_PAGES),
+        window_block,
+        closes_cu_seqlens,
     )
     return out
 
@@ -94,22 +95,22 @@ def fill_step(
     tables: RequestTables,
     rows: StepRows,
     out: Sequence[Tensor],
-    fields: Sequence[int],
+    fields: int,
     req_pool_indices: Tensor | None = None,
     rope_cos: Tensor | None = None,
     rope_sin: Tensor | None = None,
-    *,
-    dummy_slots: Sequence[int] = NO_SLOTS,
-    dummy_pages: Sequence[int] = NO_PAGES,
-    window_block: int = 1,
-    closes_cu_seqlens: bool = False,
+    *unusual: Any,
 ) -> None:
-    """Calls the op: fills each tensor of ``out`` as the field of the same place in ``fields``, by its number."""
+    """Calls the op: fills each tensor of ``out`` as the field of the next bit in ``fields``.
+
+    Args:
+        unusual: ``dummy_slots``, ``dummy_pages``, ``window_block`` and ``closes_cu_seqlens``, where they are not the
+            op's defaults: an argument that is not passed costs a call nothing.
+    """
     if tables.check_reserved:
         check_reserved("step", tables, rows, req_pool_indices)
     _step(
-        tables.op_tables,
-        tables.op_addressing,
+        *tables.op_pools,
         req_pool_indices,
         rows.seq_lens,
         rows.operand,
@@ -119,13 +120,15 @@ def fill_step(
         rows.width,
         tables.sliding_window,
         tables.max_context_len,
-        dummy_slots,
-        dummy_pages,
-        window_block,
-        closes_cu_seqlens,
-        out=out,
-        fields=fields,
+        out,
+        fields,
+        *unusual,
     )
+
+
+def bits(fields: Sequence[int]) -> int:
+    """The number by which the op knows a set of fields."""
+    return sum(1 << field for field in fields)
 
 
 class ResultFields:
@@ -137,19 +140,19 @@ class ResultFields:
 
     def __init__(self, paths: Mapping[str, str]) -> None:
         self._paths = dict(paths)
-        self._present: dict[tuple[int, ...], tuple[Callable[[object], Sequence[Tensor]], list[int]]] = {}
+        self._present: dict[tuple[int, ...], tuple[Callable[[object], Sequence[Tensor]], int]] = {}
 
     @property
     def names(self) -> dict[str, str]:
         """``{"out.start_pos": "out.metadata.start_pos", ..}``: what the op calls the buffers, and where they are."""
         return {f"out.{name}": f"out.{path}" for name, path in self._paths.items()}
 
-    def take(self, result: object, tables: RequestTables) -> tuple[Sequence[Tensor], list[int]]:
+    def take(self, result: object, tables: RequestTables) -> tuple[Sequence[Tensor], int]:
         """``out`` and ``fields`` of ``fill_step``: what the pools of the tables can give of the result."""
         present = self._present.get(tables.kinds)
         if present is None:
-            names = [name for name in self._paths if _gives(tables, name)]
-            present = attributes([self._paths[name] for name in names]), [STEP_FIELDS.index(name) for name in names]
+            fields = [i for i, name in enumerate(STEP_FIELDS) if name in self._paths and _gives(tables, name)]
+            present = attributes([self._paths[STEP_FIELDS[i]] for i in fields]), bits(fields)
             self._present[tables.kinds] = present
         return present[0](result), present[1]
 

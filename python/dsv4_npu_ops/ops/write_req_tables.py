@@ -9,6 +9,8 @@ from dsv4_npu_ops.layout.tables import RequestTables
 from dsv4_npu_ops.ops.caller_errors import TABLES, caller_errors
 from dsv4_npu_ops.ops.fake_kernels import fake_kernel, writes_only
 
+_write = torch.ops.dsv4_npu_ops.write_req_tables.default
+
 _LOC = {f"{pool}_loc": f"loc.out_{pool}_loc" for pool in POOLS} | {
     "c4_state_starts": "state_starts[0]",
     "c128_state_starts": "state_starts[1]",
@@ -51,10 +53,8 @@ def write_req_tables(
     Source: docs/spec.md, table writes.
     """
     c4_state_starts, c128_state_starts = _per_pool(state_starts)
-    written, addressing = tables.written_tables
-    torch.ops.dsv4_npu_ops.write_req_tables(
-        written,
-        addressing,
+    _write(
+        *tables.written_pools,
         tables.max_context_len,
         req_pool_indices,
         starts,

@@ -141,7 +141,7 @@ def test_what_is_not_known_is_left_to_sglang():
     batch = batch_of(world, ForwardMode.EXTEND, [1], [world.lengths[1]], [2])
     backend = backend_of(world)
     batch.extend_prefix_lens_cpu = [0]
-    with pytest.raises(Unexpected, match="prefix|chunks"):
+    with pytest.raises(Unexpected, match=r"prefix|chunks"):
         eager.build_compress_metadata(None, backend, batch)
     batch.forward_mode = ForwardMode.DRAFT_EXTEND_V2
     with pytest.raises(Unexpected, match="mode"):

@@ -15,7 +15,7 @@ from torch import Tensor
 from dsv4_npu_ops.engines.hooks import Hook, Unexpected
 from dsv4_npu_ops.engines.sglang.shadow import compare, live_pages
 from dsv4_npu_ops.engines.sglang.step_call import Buffers, StepCall
-from dsv4_npu_ops.engines.sglang.tables import C128_TOKENS, SglangTables, tables_of_backend
+from dsv4_npu_ops.engines.sglang.tables import SglangTables, tables_of_backend
 from dsv4_npu_ops.engines.sglang.versions import installed, without_known_faults
 from dsv4_npu_ops.layout import StepRows
 from dsv4_npu_ops.layout.step_rows import FINAL, PREFILL

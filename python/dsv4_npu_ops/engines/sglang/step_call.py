@@ -10,7 +10,7 @@ from torch import Tensor
 from dsv4_npu_ops.engines.sglang.tables import SglangTables
 from dsv4_npu_ops.layout import StepRows
 from dsv4_npu_ops.layout.step import STEP_FIELDS
-from dsv4_npu_ops.ops.step import fill_step
+from dsv4_npu_ops.ops.step import bits, fill_step
 
 _NUMBERS = {name: number for number, name in enumerate(STEP_FIELDS)}
 
@@ -21,9 +21,9 @@ class Buffers:
     __slots__ = ("fields", "named", "tensors")
 
     def __init__(self, named: dict[str, Tensor]) -> None:
-        self.named = named
-        self.tensors = list(named.values())
-        self.fields = [_NUMBERS[name] for name in named]
+        self.named = dict(sorted(named.items(), key=lambda item: _NUMBERS[item[0]]))
+        self.tensors = list(self.named.values())
+        self.fields = bits([_NUMBERS[name] for name in self.named])
 
 
 @dataclass(slots=True)
@@ -44,9 +44,11 @@ class StepCall:
             self.buffers.tensors,
             self.buffers.fields,
             self.req_pool_indices,
-            dummy_slots=self.tables.dummy_slots,
-            dummy_pages=self.tables.dummy_pages,
-            window_block=self.window_block,
+            None,
+            None,
+            self.tables.dummy_slots,
+            self.tables.dummy_pages,
+            self.window_block,
         )
 
     def beside(self) -> StepCall:
