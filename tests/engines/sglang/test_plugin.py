@@ -71,6 +71,11 @@ def test_every_hook_of_this_version_fits():
     assert all("known from" in reason for reason in refused.values()), refused
 
 
+def test_no_function_is_replaced_twice():
+    targets = [decision.hook.target for decision in plugin.decisions()]
+    assert len(targets) == len(set(targets))
+
+
 def test_on_runs_our_ops(load, monkeypatch):
     load()
     assert all(is_replaced(d.hook.target) for d in plugin.decisions() if d.refused is None)

@@ -13,9 +13,10 @@ ENGINE = "sglang"
 
 def all_hooks() -> tuple[Hook, ...]:
     """Every function of every known version that is replaced."""
-    from dsv4_npu_ops.engines.sglang import bundle, drafts, eager, graphs, rope
+    from dsv4_npu_ops.engines.sglang import allocator, bundle, drafts, eager, graphs, payloads, rope, table_writes
 
-    return graphs.HOOKS + eager.HOOKS + bundle.HOOKS + drafts.HOOKS + rope.HOOKS
+    metadata = graphs.HOOKS + eager.HOOKS + bundle.HOOKS + drafts.HOOKS + rope.HOOKS
+    return metadata + allocator.HOOKS + table_writes.HOOKS + payloads.HOOKS
 
 
 def decisions() -> list[Decision]:
