@@ -7,13 +7,13 @@ CPU, where every operation also computes. CANN's metadata operators are left out
 import argparse
 import os
 import random
-import statistics
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from harness import compare
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
@@ -24,21 +24,84 @@ VIEWS = frozenset(
 )
 
 
+KINDS = {
+    "gathers and scatters": "index index_select gather scatter_add_ index_put_ nonzero masked_fill_ masked_select",
+    "comparisons": "eq ne gt ge lt le where remainder bitwise_and logical_and all any",
+    "arithmetic": "add sub mul floor_divide floor_divide_ clamp cumsum max sum rsub neg bitwise_not sort argsort",
+    "copies and casts": "copy_ _to_copy clone cat repeat_interleave repeat expand_copy stack",
+    "fills and allocations": "zeros empty full arange fill_ zero_ new_empty empty_like zeros_like ones_like full_like",
+}
+"""Names of operations by what they do; what is not here is other."""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--version", default="0.5.23")
     parser.add_argument("--rows", type=int, nargs="+", default=[8, 64, 256])
     parser.add_argument("--context", type=int, default=8192)
     parser.add_argument("--width", type=int, default=4)
+    parser.add_argument("--plot", type=Path, help="draws the last number of rows into this file")
     arguments = parser.parse_args()
     os.environ["SGLANG_VERSION"] = arguments.version
-    print(f"SGLang {arguments.version}, context {arguments.context}, {arguments.width} tokens a verify, medians")
+    print(f"SGLang {arguments.version}, context {arguments.context}, {arguments.width} tokens a verify, one thread")
     print(f"{'':28}{'B':>5}{'SGLang ops':>12}{'us':>9}{'ours':>6}{'us':>9}{'times':>7}")
+    drawn = []
     for rows in arguments.rows:
         for name, theirs, ours in cases(rows, arguments.context, arguments.width):
             before, after = operations(theirs), operations(ours)
-            slow, fast = medians(theirs, ours)
-            print(f"{name:28}{rows:5}{before.total():12}{slow:9.0f}{after.total():6}{fast:9.0f}{slow / fast:7.1f}")
+            taken = compare(ours, theirs)
+            line = f"{name:28}{rows:5}{before.total():12}{taken.baseline_us:9.0f}{after.total():6}{taken.ours_us:9.0f}"
+            print(f"{line}{taken.ratio:7.1f}", flush=True)
+            if rows == arguments.rows[-1]:
+                drawn.append((name, before, taken.baseline_us, after, taken.ours_us))
+    if arguments.plot:
+        plot(
+            drawn, f"SGLang {arguments.version}, B = {arguments.rows[-1]}, context {arguments.context}", arguments.plot
+        )
+
+
+def plot(drawn: list[tuple[str, Counter, float, Counter, float]], title: str, path: Path) -> None:
+    """Operations by kind, and time, of each job before and after."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "dsv4_npu_ops"  # the same file from the same numbers
+    import matplotlib.pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 0.62 * len(drawn) + 1.6), layout="constrained")
+    kind_of = {name: kind for kind, names in KINDS.items() for name in names.split()}
+    kinds = [*KINDS, "other", "ops of this package"]
+    places, labels, begins = [], [], []
+    for row, (name, before, _, after, _) in enumerate(drawn):
+        for side, counted in ((0, before), (1, after)):
+            places.append(row + 0.38 * side - 0.19)
+            labels.append(f"{name}, {'with the plug-in' if side else 'SGLang'}")
+            begins.append(counted)
+    reached = [0.0] * len(places)
+    for kind in kinds:
+        sizes = [
+            sum(n for name, n in counted.items() if (kind_of.get(name) or _other(name)) == kind) for counted in begins
+        ]
+        left.barh(places, sizes, left=reached, height=0.34, label=kind)
+        reached = [a + b for a, b in zip(reached, sizes, strict=True)]
+    left.set_yticks(places, labels, fontsize=7)
+    left.invert_yaxis()
+    left.set_xlabel("torch operations")
+    left.legend(fontsize=7)
+    times = [us for _, _, slow, _, fast in drawn for us in (slow, fast)]
+    right.barh(places, times, height=0.34, color=["#8aa1b8", "#3b6ea5"] * len(drawn))
+    right.set_xscale("log")
+    right.set_yticks(places, [])
+    right.invert_yaxis()
+    right.set_xlabel("microseconds of one CPU thread, medians")
+    figure.suptitle(title, fontsize=9)
+    figure.savefig(path, metadata={"Date": None})
+
+
+def _other(name: str) -> str:
+    import torch
+
+    return "ops of this package" if hasattr(torch.ops.dsv4_npu_ops, name) else "other"
 
 
 def cases(rows: int, context: int, width: int) -> list[tuple[str, Callable[[], Any], Callable[[], Any]]]:
@@ -135,17 +198,6 @@ def operations(call: Callable[[], Any]) -> Counter:
     with Count():
         call()
     return found
-
-
-def medians(*calls: Callable[[], Any], rounds: int = 30) -> list[float]:
-    """Microseconds of each call, taken in turns."""
-    times: list[list[float]] = [[] for _ in calls]
-    for _ in range(rounds):
-        for call, taken in zip(calls, times, strict=True):
-            began = time.perf_counter()
-            call()
-            taken.append(time.perf_counter() - began)
-    return [statistics.median(taken) * 1e6 for taken in times]
 
 
 if __name__ == "__main__":

@@ -10,11 +10,17 @@ from torch import Tensor
 
 from dsv4_npu_ops.engines.hooks import Hook, Unexpected
 from dsv4_npu_ops.engines.sglang.shadow import compare
-from dsv4_npu_ops.engines.sglang.step_call import Buffers, StepCall
 from dsv4_npu_ops.engines.sglang.tables import tables_of_allocator
 from dsv4_npu_ops.layout import StepRows
+from dsv4_npu_ops.layout.buffers import empty_tensors
+from dsv4_npu_ops.layout.step import STEP_FIELDS
+from dsv4_npu_ops.layout.step_rows import COMMITTED
+from dsv4_npu_ops.ops.step import bits, fill_step
 from dsv4_npu_ops.ops.step_sizes import step_sizes
 
+_FIELDS = ("out_swa_loc", "out_c4_loc", "out_c128_loc", "out_c4_state_loc", "out_c128_state_loc")
+_BITS = {count: bits([STEP_FIELDS.index(name) for name in _FIELDS[:count]]) for count in (3, 5)}
+"""What a launch is asked for, by the number of its buffers."""
 _HOOKS_MODULE = "sglang.srt.hardware_backend.npu.dsv4.dsv4_common_hooks"
 
 
@@ -33,18 +39,21 @@ def build_verify_bundle(
     if full is None or full.shape[0] != size * width or requests is None or requests.shape[0] < size:
         raise Unexpected("out_cache_loc that is not the verified tokens of the batch")
     tables = tables_of_allocator(batch.token_to_kv_pool_allocator, pool)
-    host_rows = StepRows.verify(torch.as_tensor(lens)[:size], width)
+    host_rows = StepRows(_first(torch.as_tensor(lens), size), COMMITTED, None, width)
     _, c4_groups, c128_groups = step_sizes(host_rows)
     tokens = size * width
     room4, room128 = max(1, min(tokens, tokens // 4 + size)), max(1, min(tokens, tokens // 128 + size))
-    swa, c128 = full.new_empty(tokens, dtype=torch.int64), full.new_empty(room128, dtype=torch.int64)
-    c4 = full.new_empty(room4)
-    rows = StepRows.verify(tables.staging.to_device(host_rows.seq_lens)[0], width)
-    buffers = {"out_swa_loc": swa, "out_c4_loc": c4, "out_c128_loc": c128}
-    states = (full.new_empty(2, tokens, dtype=torch.int32).unbind()) if tables.has_state_pages else ()
-    buffers |= dict(zip(("out_c4_state_loc", "out_c128_state_loc"), states, strict=False))
-    StepCall(tables, rows, requests[:size], Buffers(buffers)).run()
-    return type(reserved)(full, swa, c4[:c4_groups], c128[:c128_groups], *states)
+    rows = StepRows(tables.staging.to_device(host_rows.seq_lens)[0], COMMITTED, None, width)
+    wanted = [(torch.int64, (tokens,)), (full.dtype, (room4,)), (torch.int64, (room128,))]
+    wanted += [(torch.int32, (tokens,))] * 2 * tables.has_state_pages
+    swa, c4, c128, *states = made = empty_tensors(wanted, full.device)
+    fill_step(tables.tables, rows, made, _BITS[len(made)], _first(requests, size))
+    return type(reserved)(full, swa, _first(c4, c4_groups), _first(c128, c128_groups), *states)
+
+
+def _first(rows: Tensor, size: int) -> Tensor:
+    """A slice costs as much as a small op."""
+    return rows if rows.shape[0] == size else rows[:size]
 
 
 def shadow_build_verify_bundle(

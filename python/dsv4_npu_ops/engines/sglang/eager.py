@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -15,10 +14,11 @@ from torch import Tensor
 from dsv4_npu_ops.engines.hooks import Hook, Unexpected
 from dsv4_npu_ops.engines.sglang.shadow import compare, live_pages
 from dsv4_npu_ops.engines.sglang.step_call import Buffers, StepCall
-from dsv4_npu_ops.engines.sglang.tables import SglangTables, tables_of_backend
+from dsv4_npu_ops.engines.sglang.tables import tables_of_backend
 from dsv4_npu_ops.engines.sglang.versions import installed, without_known_faults
 from dsv4_npu_ops.layout import StepRows
-from dsv4_npu_ops.layout.step_rows import FINAL, PREFILL
+from dsv4_npu_ops.layout.buffers import Buffer, empty_tensors
+from dsv4_npu_ops.layout.step_rows import COMMITTED, FINAL, PREFILL
 
 _MIXIN = "sglang.srt.hardware_backend.npu.attention.ascend_dsv4_backend.CompressorAscendBackendMixin"
 _RATIOS = (4, 128)
@@ -41,7 +41,7 @@ def shadow_build_compress_metadata(original: Callable[..., Any], self: Any, forw
     step.publish(mine)
     named = without_known_faults(dict.fromkeys(_COMPARED), forward_batch.forward_mode.is_target_verify())
     theirs = {name: getattr(self.forward_metadata, name, None) for name in named}
-    live = live_pages(step.call.tables.tables, theirs, step.starts, step.final_lens)
+    live = live_pages(step.call.tables.tables, theirs, torch.tensor(step.starts()), torch.tensor(step.finals))
     compare(
         "_build_npu_compress_metadata", theirs, {name: getattr(mine, name, None) for name in named}, step.call.run, live
     )
@@ -58,14 +58,19 @@ _COMPARED = (
 
 @dataclass(slots=True)
 class _EagerStep:
-    """A step that is known to be possible; all lengths on the host."""
+    """A step that is known to be possible; lengths and new tokens of its rows on the host."""
 
     call: StepCall
-    starts: Tensor
-    final_lens: Tensor
+    finals: list[int]
+    widths: int | list[int]
     groups: dict[int, int]
     capacity: int
     cycle_table: Tensor | None
+
+    def starts(self) -> list[int]:
+        """Tokens before the step, 0 in padding rows."""
+        widths = [self.widths] * len(self.finals) if isinstance(self.widths, int) else self.widths
+        return [max(0, final - width) for final, width in zip(self.finals, widths, strict=True)]
 
     def publish(self, metadata: Any) -> None:
         """Gives SGLang's metadata the names that its kernels read."""
@@ -110,104 +115,87 @@ def _rows_of_width(self: Any, forward_batch: Any, width: int, is_verify: bool) -
     batch = forward_batch.batch_size
     if is_verify:
         # Host lengths of the batch are L or L + n, by algorithm; those of the metadata are always L + n.
-        if installed() >= (0, 5, 18):
-            starts = (_host(self.forward_metadata.seq_lens_cpu_int)[:batch] - width).clamp(min=0)
-        else:
-            starts = _host(forward_batch.seq_lens_cpu)[:batch]
-        finals = torch.where(starts > 0, starts + width, starts)
-        rows = StepRows.verify(forward_batch.seq_lens, width)
+        mirrored = installed() >= (0, 5, 18)
+        finals = _host(self.forward_metadata.seq_lens_cpu_int if mirrored else forward_batch.seq_lens_cpu)[:batch]
+        if not mirrored:
+            finals = [length + width for length in finals]
+        rows = StepRows(forward_batch.seq_lens, COMMITTED, None, width)
     else:
         finals = _host(forward_batch.seq_lens_cpu)
-        starts = (finals - 1).clamp(min=0)
-        rows = StepRows.final(forward_batch.seq_lens)
+        rows = StepRows(forward_batch.seq_lens, FINAL, None, 1)
     tokens = forward_batch.positions.shape[0] if is_verify else batch
     # A verify without a bundle has no slots of groups; a decode without one has slot 0 for all.
     has_bundle = forward_batch.out_cache_loc_dsv4 is not None
     if not has_bundle and not is_verify:
         raise Unexpected("a decode without out_cache_loc_dsv4")
-    return _step(self, forward_batch, rows, starts, finals, tokens, width, has_bundle)
+    return _step(self, forward_batch, rows, finals, width, tokens, has_bundle)
 
 
 def _chunks(self: Any, forward_batch: Any) -> _EagerStep:
     if installed() < (0, 5, 17):
         raise Unexpected("until 0.5.16 chunks are compressed by code that wants other metadata")
-    extends, finals = forward_batch.extend_seq_lens_cpu, _host(forward_batch.seq_lens_cpu)
-    prefixes = forward_batch.extend_prefix_lens
+    extends, prefixes = forward_batch.extend_seq_lens_cpu, forward_batch.extend_prefix_lens
+    finals = _host(forward_batch.seq_lens_cpu)
     if extends is None or prefixes is None:
         raise Unexpected("an extend without extend_seq_lens_cpu or extend_prefix_lens")
-    extends = torch.as_tensor(extends)
-    starts = finals - extends
-    given = forward_batch.extend_prefix_lens_cpu
-    if given is not None and not torch.equal(torch.as_tensor(given).to(starts.dtype), starts):
+    widths, given = _host(extends), forward_batch.extend_prefix_lens_cpu
+    if len(widths) != len(finals) or (
+        given is not None and _host(given) != [final - width for final, width in zip(finals, widths, strict=True)]
+    ):
         raise Unexpected("prefix lengths that are not the lengths without the chunk")
-    rows = StepRows.prefill(prefixes, forward_batch.seq_lens)
-    width = max(1, int(extends.max()) if extends.numel() else 0)
+    rows = StepRows(forward_batch.seq_lens, PREFILL, prefixes)
     has_bundle = forward_batch.out_cache_loc_dsv4 is not None
-    tokens = forward_batch.positions.shape[0]
-    return _step(self, forward_batch, rows, starts, finals, tokens, width, has_bundle)
+    return _step(self, forward_batch, rows, finals, widths, forward_batch.positions.shape[0], has_bundle)
 
 
 def _step(
     self: Any,
     forward_batch: Any,
     rows: StepRows,
-    starts: Tensor,
-    finals: Tensor,
+    finals: list[int],
+    widths: int | list[int],
     tokens: int,
-    width: int,
     has_bundle: bool,
 ) -> _EagerStep:
     tables, batch = tables_of_backend(self), forward_batch.batch_size
-    if not batch == rows.seq_lens.shape[0] == finals.shape[0]:
+    if not batch == rows.seq_lens.shape[0] == len(finals):
         raise Unexpected("lengths of another number of rows than the batch")
-    longest = max(finals.tolist(), default=0)
-    narrow: dict[str, tuple[int, ...]] = {"start_pos": (batch,), "seqused": (batch,)}
-    wide: dict[str, tuple[int, ...]] = {}
+    longest = max(finals, default=0)
+    width = widths if isinstance(widths, int) else max(1, max(widths, default=0))
+    wanted: dict[str, Buffer] = {"start_pos": (torch.int32, (batch,)), "seqused": (torch.int32, (batch,))}
     groups: dict[int, int] = {}
     for ratio in _RATIOS:
         if ratio not in self._dsv4_unique_compress_ratios:
             continue
-        room = max(1, min(tokens, tokens // ratio + batch))
-        wide[f"positions_c{ratio}"] = (room,)
+        room = (max(1, min(tokens, tokens // ratio + batch)),)
+        wanted[f"positions_c{ratio}"] = torch.int64, room
         if has_bundle:
-            narrow[f"out_c{ratio}_loc"] = (room,)
-        narrow[f"c{ratio}_page_table"] = (batch, _columns(tables, ratio, longest))
-        if rows.form == PREFILL:
-            groups[ratio] = int((finals // ratio - starts // ratio).sum())
+            wanted[f"out_c{ratio}_loc"] = torch.int32, room
+        columns = -(-max(1, longest // ratio) // tables.page_sizes[ratio])
+        wanted[f"c{ratio}_page_table"] = torch.int32, (batch, columns)
+        if isinstance(widths, list):
+            spans = zip(finals, widths, strict=True)
+            groups[ratio] = sum(final // ratio - (final - width) // ratio for final, width in spans)
     if tables.has_state_pages:
         pages = max(1, -(-longest // int(self.page_size)))
-        narrow |= {f"c{ratio}_state_page_table": (batch, pages) for ratio in _RATIOS}
+        wanted |= {f"c{ratio}_state_page_table": (torch.int32, (batch, pages)) for ratio in _RATIOS}
         if rows.form == FINAL:  # a decode
-            narrow |= {f"out_c{ratio}_state_loc": (batch,) for ratio in _RATIOS}
+            wanted |= {f"out_c{ratio}_state_loc": (torch.int32, (batch,)) for ratio in _RATIOS}
     arch35 = _is_arch35()
     if not arch35:
-        narrow |= {f"c{ratio}_state_locs": (batch, _LEAD[ratio] + width) for ratio in tables.state_ratios}
+        for ratio in tables.state_ratios:
+            wanted[f"c{ratio}_state_locs"] = torch.int32, (batch, _LEAD[ratio] + width)
     cycle = forward_batch.req_pool_indices.to(torch.int32).contiguous() if arch35 else None
-    device = rows.seq_lens.device
-    buffers = _carved(narrow, torch.int32, device) | _carved(wide, torch.int64, device)
-    call = StepCall(tables, rows, forward_batch.req_pool_indices, Buffers(buffers))
-    return _EagerStep(call, starts, finals, groups, width, cycle)
+    made = empty_tensors(wanted.values(), rows.seq_lens.device)
+    buffers = Buffers(dict(zip(wanted, made, strict=True)))
+    call = StepCall(tables, rows, forward_batch.req_pool_indices, buffers)
+    return _EagerStep(call, finals, widths, groups, width, cycle)
 
 
-def _carved(shapes: dict[str, tuple[int, ...]], dtype: torch.dtype, device: torch.device) -> dict[str, Tensor]:
-    """Buffers of these shapes in one allocation, each at a multiple of 64 bytes."""
-    step = 64 // dtype.itemsize
-    sizes = [-(-math.prod(shape) // step) * step for shape in shapes.values()]
-    parts = torch.empty(sum(sizes), dtype=dtype, device=device).split(sizes)
-    return {
-        name: part[: math.prod(shape)].view(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)
-    }
-
-
-def _columns(tables: SglangTables, ratio: int, longest: int) -> int:
-    """SGLang's own: at least one group is looked at."""
-    return -(-max(1, longest // ratio) // tables.tables.page_size_of(f"c{ratio}"))
-
-
-def _host(lengths: Tensor | None) -> Tensor:
+def _host(lengths: Tensor | list[int] | None) -> list[int]:
     if lengths is None:
         raise Unexpected("no seq_lens_cpu")
-    return torch.as_tensor(lengths).long()
+    return lengths if isinstance(lengths, list) else lengths.tolist()
 
 
 @cache

@@ -16,6 +16,7 @@ from dsv4_npu_ops.engines.sglang.step_call import Buffers, StepCall
 from dsv4_npu_ops.engines.sglang.tables import C128_TOKENS, SglangTables, tables_of_backend
 from dsv4_npu_ops.engines.sglang.versions import mirrors_lengths, without_known_faults
 from dsv4_npu_ops.layout import StepRows
+from dsv4_npu_ops.layout.step_rows import COMMITTED, FINAL
 
 _BACKEND = "sglang.srt.hardware_backend.npu.attention.ascend_dsv4_backend.DeepseekV4AscendAttnBackend"
 _LAUNCHES = "_dsv4_npu_ops_launches"
@@ -111,10 +112,10 @@ def _plan(self: Any, forward_batch: Any) -> _Refresh:
     tokens_a_row = 1 if is_decode else int(width)
     live, final, longest = _host_lengths(self, forward_batch, size, tokens_a_row, is_verify, is_idle)
     if is_verify:
-        rows = StepRows.verify(tables.staging.to_device(live)[0], tokens_a_row)
+        rows = StepRows(tables.staging.to_device(live)[0], COMMITTED, None, tokens_a_row)
     else:
         on_device = forward_batch.seq_lens if forward_batch.seq_lens.device.type != "cpu" else final
-        rows = StepRows.final(on_device[:size], tokens_a_row)
+        rows = StepRows(on_device[:size], FINAL, None, tokens_a_row)
     by_step_slots = is_decode and not compresses  # of a draft step: its tokens lie behind the lengths
     columns = _columns(self, longest, tables)
     buffers = _buffers(self, metadata, size, is_verify, is_decode, columns, tables.has_state_pages and compresses)
@@ -145,7 +146,11 @@ def _host_lengths(
         live[: explicit.numel()].copy_(explicit)
         if not torch.equal(given * (live > 0), (live + tokens_a_row) * (live > 0)):
             raise Unexpected("final lengths that are not the committed ones and a block")
-    return live, torch.where(live > 0, live + tokens_a_row, live), max(live.tolist(), default=0) + tokens_a_row
+    lengths = live.tolist()
+    final = live + tokens_a_row
+    if 0 in lengths:
+        final *= live > 0
+    return live, final, max(lengths, default=0) + tokens_a_row
 
 
 def _columns(self: Any, longest: int, tables: SglangTables) -> dict[str, int]:
@@ -157,7 +162,7 @@ def _columns(self: Any, longest: int, tables: SglangTables) -> dict[str, int]:
     if self._dsv4_has_c4:
         needed["c4_page_table"] = needed["swa_page_table"]
     if self._dsv4_has_c128:
-        needed["c128_page_table"] = -(-(longest // C128_TOKENS) // tables.c128_page_size)
+        needed["c128_page_table"] = -(-(longest // C128_TOKENS) // tables.page_sizes[128])
     return {key: max(1, columns, written.get(key, 0)) for key, columns in needed.items()}
 
 

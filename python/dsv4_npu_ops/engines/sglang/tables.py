@@ -42,7 +42,7 @@ class SglangTables:
         tables: the tables. A draft worker has ``full`` and ``swa`` alone.
         dummy_slots: what stands for no slot, by pool in table order: 0, in a state pool the row that it keeps for this.
         dummy_pages: what stands for no page: -1, in ``swa`` 0, which in front of a window a kernel may read.
-        c128_page_size: slots of a page of the ratio-128 pool; 0 without one.
+        page_sizes: slots of a page of the pool of a compress ratio.
         staging: host lengths on their way to the device.
         state_ratios: compress ratios whose states have places by rule, which kernels are told token by token.
         has_state_pages: states have pages, in tables of their own (until 0.5.17).
@@ -53,7 +53,7 @@ class SglangTables:
     tables: RequestTables
     dummy_slots: list[int]
     dummy_pages: list[int]
-    c128_page_size: int
+    page_sizes: dict[int, int]
     staging: HostStaging
     state_ratios: tuple[int, ...]
     has_state_pages: bool
@@ -146,11 +146,12 @@ def _make(
         pool = f"c{ratio}_state"
         pools[pool] = PageRing(ring) if ratio == 4 else RequestRing(ring)
         dummy_slots[POOLS.index(pool)] = int(state_pool.dummy_state_loc)
+    tables = RequestTables.of(pools, sliding_window=window, max_context_len=context)
     return SglangTables(
-        RequestTables.of(pools, sliding_window=window, max_context_len=context),
+        tables,
         dummy_slots,
         dummy_pages,
-        c128_page_size,
+        _page_sizes(tables),
         HostStaging(slots.device),
         tuple(state_pools),
         False,
@@ -165,13 +166,18 @@ def _make_of_six(sources: tuple[Tensor | None, ...], page_size: int, window: int
     context = pools["full"].table.shape[1]
     dummy_pages = list(NO_PAGES)
     dummy_pages[POOLS.index("swa")] = 0
+    tables = RequestTables.of(pools, sliding_window=window, max_context_len=context)
     return SglangTables(
-        RequestTables.of(pools, sliding_window=window, max_context_len=context),
+        tables,
         list(NO_SLOTS),
         dummy_pages,
-        page_size,
+        _page_sizes(tables),
         HostStaging(pools["full"].table.device),
         (),
         True,
         sources,
     )
+
+
+def _page_sizes(tables: RequestTables) -> dict[int, int]:
+    return {ratio: tables.page_size_of(f"c{ratio}") for ratio in (4, 128) if tables.has_pool(f"c{ratio}")}
