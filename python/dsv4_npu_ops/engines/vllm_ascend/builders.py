@@ -13,6 +13,7 @@ from dsv4_npu_ops.engines.hooks import Hook, Unexpected, say_once
 from dsv4_npu_ops.engines.shadow import compare
 from dsv4_npu_ops.engines.vllm_ascend import cann
 from dsv4_npu_ops.engines.vllm_ascend.compressor import RESULTS
+from dsv4_npu_ops.engines.vllm_ascend.instances import instance
 from dsv4_npu_ops.engines.vllm_ascend.rope import bind
 from dsv4_npu_ops.engines.vllm_ascend.step import (
     ENGINES_OWN,
@@ -205,16 +206,7 @@ def build(
         prefill = None if batch.prefill is None else _prefill(self, batch, batch.prefill, blocks)
         decode = None if batch.decode is None else _decode(self, batch, batch.decode, blocks)
         own = {"decode": decode, "prefill": prefill, "hadamard": type(self).hadamard}
-        made = batch.made[group] = _instance(self.metadata_cls, batch.fields, own)
-    return made
-
-
-def _instance(kind: type, *fields: dict[str, Any]) -> Any:
-    """A metadata object with these fields. Its constructor, of 25 keywords, costs more than it is worth seven times a
-    step."""
-    made: Any = object.__new__(kind)
-    for part in fields:
-        made.__dict__.update(part)
+        made = batch.made[group] = instance(self.metadata_cls, batch.fields, own)
     return made
 
 
@@ -396,7 +388,7 @@ def _decode(self: Any, batch: _Batch, part: _Part, blocks: Tensor) -> Any:
         fields["sas_metadata"], fields["qli_metadata"] = self.decode_sas_metadata, self.decode_qli_metadata
         kept = key, fields
         setattr(self, _FIELDS, kept)
-    return _instance(dsa_v1.AscendDSADecodeMetadata, part.fields, kept[1], {RESULTS: part.results})
+    return instance(dsa_v1.AscendDSADecodeMetadata, part.fields, kept[1], {RESULTS: part.results})
 
 
 def _decode_attention(self: Any, part: _Part, ratio: int, dsa_v1: Any) -> Tensor:
@@ -437,7 +429,7 @@ def _prefill(self: Any, batch: _Batch, part: _Part, blocks: Tensor) -> Any:
         part.attention[0] = cann.indexer_metadata(self, part.queries)
     fields = _own_fields(self, part, blocks, dsa_v1)
     fields["sas_metadata"], fields["qli_metadata"] = part.attention[ratio], part.attention[0]
-    return _instance(dsa_v1.AscendDSAPrefillMetadata, part.fields, fields, {RESULTS: part.results})
+    return instance(dsa_v1.AscendDSAPrefillMetadata, part.fields, fields, {RESULTS: part.results})
 
 
 HOOKS = (

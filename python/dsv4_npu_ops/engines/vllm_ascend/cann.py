@@ -36,18 +36,27 @@ def attention_metadata(
     Args:
         kv_offsets: ``cu_seqlens_ori_kv``, ``cu_seqlens_cmp_kv`` and, where one is given, ``cmp_mask_mode``.
     """
+    arguments = attention_arguments(builder, device_operator, tp_size, queries, ratio, kv_offsets)
+    return device_operator.get_dsa_sparse_attn_metadata_op()(**arguments)  # type: ignore[no-any-return]
+
+
+def attention_arguments(
+    builder: Any, device_operator: Any, tp_size: int, queries: Queries, ratio: int, kv_offsets: dict[str, Any]
+) -> dict[str, Any]:
+    """Arguments of ``attention_metadata``'s op."""
     fixed = builder.__dict__.get(_FIXED)
     if fixed is None:
         fixed = _fixed_arguments(builder, device_operator, tp_size, ratio)
         setattr(builder, _FIXED, fixed)
-    return device_operator.get_dsa_sparse_attn_metadata_op()(  # type: ignore[no-any-return]
-        cu_seqlens_q=queries.offsets,
-        seqused_kv=queries.seq_lens,
-        max_seqlen_q=queries.longest_query,
-        max_seqlen_kv=queries.longest_sequence,
-        batch_size=queries.seq_lens.shape[0],
-        **{**fixed, **kv_offsets},
-    )
+    return {
+        **fixed,
+        **kv_offsets,
+        "cu_seqlens_q": queries.offsets,
+        "seqused_kv": queries.seq_lens,
+        "max_seqlen_q": queries.longest_query,
+        "max_seqlen_kv": queries.longest_sequence,
+        "batch_size": queries.seq_lens.shape[0],
+    }
 
 
 def _fixed_arguments(builder: Any, device_operator: Any, tp_size: int, ratio: int) -> dict[str, Any]:
