@@ -7,7 +7,7 @@ namespace dsv4 {
 
 // B rows, T tokens, G entries for groups of a ratio, D elements of a RoPE row. "dense": completed groups of ratio 4 or
 // 128 in batch order, then dummies. Python's names are those of dsv4_npu_ops.layout.Step.
-constexpr int32_t kFieldSlots = 0;                // + pool: slots, int32 or int64; [T], of c4 and c128 dense [G]
+constexpr int32_t kFieldSlots = 0;                // + pool: slots, int32, int64 or pairs; [T], of c4 and c128 dense [G]
 constexpr int32_t kFieldPageTable = 6;            // + pool: int32 [B, any columns], rows at any distance
 constexpr int32_t kFieldPositions = 12;           // int64 [T]: raw position of each token
 constexpr int32_t kFieldGroupPositions = 13;      // int64 [G] of ratio 4, dense: position of each group's first token

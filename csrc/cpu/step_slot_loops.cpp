@@ -5,10 +5,10 @@
 namespace dsv4::cpu {
 namespace {
 
-// out: [T] slots of the tokens, the dummy for those of padding rows and behind the last row.
+// target: [entries] slots of the tokens, the dummy for those of padding rows and behind the last row.
 template <typename T>
-void write_token_slots(const ScannedStep& step, const PoolSlots& slots, int32_t pool, T dummy, const at::Tensor& out) {
-    T* target = out.mutable_data_ptr<T>();
+void write_token_slots(const ScannedStep& step, const PoolSlots& slots, int32_t pool, T dummy, T* target,
+                       int64_t entries) {
     int64_t written = 0;
     for (const ScannedRow& row : step.rows) {
         if (is_padding(row)) {
@@ -18,14 +18,14 @@ void write_token_slots(const ScannedStep& step, const PoolSlots& slots, int32_t 
         slots.write(pool, row.request, row.start, final_length(row), dummy, target + row.token_begin);
         written = row.token_begin + row.num_new;
     }
-    std::fill(target + written, target + out.size(0), dummy);
+    std::fill(target + written, target + entries, dummy);
 }
 
-// out: [capacity] slots of the completed groups, dense in batch order, then the dummy.
+// target: [entries] slots of the completed groups, dense in batch order, then the dummy.
 template <typename T>
-void write_group_slots(const ScannedStep& step, const PoolSlots& slots, int32_t pool, T dummy, const at::Tensor& out) {
-    T* target = out.mutable_data_ptr<T>();
-    T* const end = target + out.size(0);
+void write_group_slots(const ScannedStep& step, const PoolSlots& slots, int32_t pool, T dummy, T* target,
+                       int64_t entries) {
+    T* const end = target + entries;
     for (const ScannedRow& row : step.rows) {
         const int64_t begin = units_in(row.start, pool);
         const int64_t last = units_in(final_length(row), pool);
@@ -36,13 +36,25 @@ void write_group_slots(const ScannedStep& step, const PoolSlots& slots, int32_t 
 }
 
 template <typename T>
-void write_slots(const ScannedStep& step, const StepParams& p, const PoolSlots& slots, int32_t pool,
-                 const at::Tensor& out) {
+void write_slots(const ScannedStep& step, const StepParams& p, const PoolSlots& slots, int32_t pool, T* target,
+                 int64_t entries) {
     const T dummy = p.dummy_slots[pool];
     if (is_group_pool(pool)) {
-        write_group_slots<T>(step, slots, pool, dummy, out);
+        write_group_slots<T>(step, slots, pool, dummy, target, entries);
     } else {
-        write_token_slots<T>(step, slots, pool, dummy, out);
+        write_token_slots<T>(step, slots, pool, dummy, target, entries);
+    }
+}
+
+// target: [entries, 2]. The slots are written behind the middle first; no pair reaches a slot that is still to be read.
+void write_pairs(const ScannedStep& step, const StepParams& p, const PoolSlots& slots, int32_t pool, int32_t* target,
+                 int64_t entries) {
+    write_slots<int32_t>(step, p, slots, pool, target + entries, entries);
+    const int32_t shift = p.pools[pool].page_shift;
+    for (int64_t i = 0; i < entries; ++i) {
+        const int64_t slot = target[entries + i];
+        target[2 * i] = static_cast<int32_t>(page_of(slot, shift));
+        target[2 * i + 1] = static_cast<int32_t>(offset_in_page(slot, shift));
     }
 }
 
@@ -99,10 +111,12 @@ void write_step_slots(const ScannedStep& step, const StepParams& p, const StepTe
             continue;
         }
         const at::Tensor& out = t.fields[kFieldSlots + pool];
-        if ((p.wide_slots >> pool & 1) != 0) {
-            write_slots<int64_t>(step, p, slots, pool, out);
+        if (are_pairs(p, pool)) {
+            write_pairs(step, p, slots, pool, out.mutable_data_ptr<int32_t>(), out.size(0));
+        } else if (are_wide(p, pool)) {
+            write_slots(step, p, slots, pool, out.mutable_data_ptr<int64_t>(), out.size(0));
         } else {
-            write_slots<int32_t>(step, p, slots, pool, out);
+            write_slots(step, p, slots, pool, out.mutable_data_ptr<int32_t>(), out.size(0));
         }
     }
     if (wants(p, kFieldC4StateLocs)) {

@@ -78,6 +78,39 @@ class PoolSlots {
         return wide;
     }
 
+    // The result as pairs (page, offset) of int32, each in the place of an int64; V makes them, and uses `values` up.
+    __aicore__ inline LocalTensor<int64_t> paired(const LocalTensor<int32_t>& values, int32_t page_shift) {
+        const LocalTensor<int32_t> page = spare();
+        const LocalTensor<int32_t> pairs = index();
+        AscendC::ShiftRight(page, values, page_shift, lanes());
+        AscendC::PipeBarrier<PIPE_V>();
+        AscendC::ShiftLeft(pairs, page, page_shift, lanes());
+        AscendC::PipeBarrier<PIPE_V>();
+        AscendC::Sub(values, values, pairs, lanes());
+        // Pages lie a tile behind the offsets: element k of the pairs is that of slot k / 2, of pages where k is even.
+        constexpr int32_t kTile = static_cast<int32_t>(kSlotTileLanes);
+        const LocalTensor<int32_t> sources = ids();
+        AscendC::ShiftRight(sources, iota_, int32_t{1}, kTile);
+        AscendC::PipeBarrier<PIPE_V>();
+        AscendC::ShiftLeft(pairs, sources, int32_t{1}, kTile);
+        AscendC::PipeBarrier<PIPE_V>();
+        AscendC::Sub(pairs, iota_, pairs, kTile);
+        AscendC::PipeBarrier<PIPE_V>();
+        AscendC::Muls(pairs, pairs, -kTile, kTile);
+        AscendC::Adds(sources, sources, kTile, kTile);
+        AscendC::PipeBarrier<PIPE_V>();
+        AscendC::Add(sources, sources, pairs, kTile);
+        AscendC::PipeBarrier<PIPE_V>();
+        AscendC::ShiftLeft(sources, sources, int32_t{2}, kTile);
+        AscendC::PipeBarrier<PIPE_V>();
+        for (uint32_t begin = 0; begin < used_; begin += kSlotTileLanes / 2) {
+            AscendC::Gather(pairs[2 * begin], values, sources.template ReinterpretCast<uint32_t>(),
+                            static_cast<uint32_t>(begin * sizeof(int32_t)),
+                            2 * min_of<uint32_t>(kSlotTileLanes / 2, used_ - begin));
+        }
+        return pairs.template ReinterpretCast<int64_t>();
+    }
+
   private:
     __aicore__ inline int32_t lanes() const { return static_cast<int32_t>(used_); }
 

@@ -107,8 +107,9 @@ class StepEntries {
         order<AscendC::HardEvent::MTE3_V>();
         const LocalTensor<int32_t> values = slots_.slots(pool, p.dummy_slots[pool]);
         GM_ADDR out = at(memory_.fields[kFieldSlots + pool]);
-        if ((p.wide_slots >> pool & 1) != 0) {
-            const LocalTensor<int64_t> wide = slots_.widened(values);
+        if (are_wide(p, pool) || are_pairs(p, pool)) {
+            const LocalTensor<int64_t> wide =
+                are_pairs(p, pool) ? slots_.paired(values, p.pools[pool].page_shift) : slots_.widened(values);
             order<AscendC::HardEvent::V_MTE3>();
             store_tile(global<int64_t>(out, static_cast<uint64_t>(entries)), wide);
         } else {

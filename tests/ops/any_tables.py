@@ -242,18 +242,27 @@ def buffers(draw, step, device, fields=None):
     def poisoned(*shape, dtype=torch.int32):
         return torch.full(shape, POISON, dtype=dtype).to(device)
 
+    def slots(pool, size):
+        """int32, int64 or, where the pool knows pages, pairs."""
+        forms = ("int32", "int64", "pairs") if f"{pool}_page_table" in least else ("int32", "int64")
+        form = draw(st.sampled_from(forms))
+        return poisoned(size, 2) if form == "pairs" else poisoned(size, dtype=getattr(torch, form))
+
     for name in names:
         size = least[name]
         if name.endswith(("_cos", "_sin")):
             size += spare_groups[name.split("_")[0]]
             buffer = poisoned(size, *middle, dim, dtype=torch.float32)
-        elif name.startswith("positions_") or name in ("out_c4_loc", "out_c128_loc"):
-            size += spare_groups[name.removeprefix("positions_").removeprefix("out_").removesuffix("_loc")]
-            wide = name.startswith("positions_") or draw(st.booleans())
-            buffer = poisoned(size, dtype=torch.int64 if wide else torch.int32)
-        elif name == "positions" or name.startswith("out_"):
+        elif name.startswith("positions_"):
+            size += spare_groups[name.removeprefix("positions_")]
+            buffer = poisoned(size, dtype=torch.int64)
+        elif name.startswith("out_"):
+            pool = name.removeprefix("out_").removesuffix("_loc")
+            size = size + spare_groups[pool] if pool in RATIOS else tokens
+            buffer = slots(pool, size)
+        elif name == "positions":
             size = tokens
-            buffer = poisoned(size, dtype=torch.int64 if name == "positions" or draw(st.booleans()) else torch.int32)
+            buffer = poisoned(size, dtype=torch.int64)
         elif name.endswith("_page_table"):
             size += draw(st.sampled_from((0, 1, 40)))
             gap = draw(st.sampled_from((0, 0, 5)))

@@ -178,6 +178,9 @@ BAD_BUFFERS = [
     (dict(out_c4_loc=zeros(12, dtype=torch.float32)), "out.out_c4_loc has dtype Float, expected Int or Long"),
     (dict(out_c128_loc=zeros(3)), "out.out_c128_loc has shape [3], expected [2]"),
     (dict(out_swa_loc=zeros(39)), "out.out_swa_loc has shape [39], expected [40]"),
+    (dict(out_swa_loc=zeros(40, 3)), "out.out_swa_loc has shape [40, 3], expected [40, 2]"),
+    (dict(out_swa_loc=zeros(40, 2, dtype=torch.int64)), "out.out_swa_loc has dtype Long, expected Int"),
+    (dict(out_swa_loc=zeros(2, 40).T), "out.out_swa_loc has strides [1, 40]"),
     (dict(out_c4_state_loc=zeros(80)[::2]), "out.out_c4_state_loc has strides [2]"),
     (dict(start_pos=zeros(1)), "out.start_pos has shape [1], expected [2]"),
     (dict(seqused=zeros(3)), "out.seqused has shape [3], expected [2]"),
@@ -324,6 +327,9 @@ def test_what_a_pool_cannot_give():
         ("c4_state_page_table", "out.c4_state_page_table is asked for, expected a pool c4_state that knows pages"),
     ):
         refuse(ValueError, f"build_step: {message}", verify([5, 6]), tables=tables, only=("start_pos", name))
+    pairs = dict(out_c4_state_loc=zeros(12, 2))
+    message = "out.out_c4_state_loc is asked for as pairs, expected a pool c4_state that knows pages"
+    refuse(ValueError, f"build_step: {message}", verify([5, 6]), tables=tables, only=("out_c4_state_loc",), **pairs)
     message = "closes_cu_seqlens is True, expected an output with an entry for each token"
     refuse(ValueError, message, verify([5, 6]), only=("cu_seqlens",), closes_cu_seqlens=True)
 

@@ -111,9 +111,16 @@ void check_entries(StepParams& p, StepTensors& t) {
     check_output(kFieldPositions, t, {at::kLong}, {p.rows.num_tokens});
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
         const int64_t entries = is_group_pool(pool) ? p.capacity_groups[pool - kC4] : p.rows.num_tokens;
-        check_output(kFieldSlots + pool, t, {at::kInt, at::kLong}, {entries});
-        if (wants(p, kFieldSlots + pool)) {
-            p.wide_slots |= (t.fields[kFieldSlots + pool].scalar_type() == at::kLong) << pool;
+        if (!wants(p, kFieldSlots + pool)) {
+            continue;
+        }
+        const at::Tensor& slots = t.fields[kFieldSlots + pool];
+        if (slots.dim() == 2) {
+            check_output(kFieldSlots + pool, t, {at::kInt}, {entries, 2});
+            p.pair_slots |= 1 << pool;
+        } else {
+            check_output(kFieldSlots + pool, t, {at::kInt, at::kLong}, {entries});
+            p.wide_slots |= (slots.scalar_type() == at::kLong) << pool;
         }
     }
     for (const int32_t field : {kFieldStartPos, kFieldSeqUsed, kFieldKvLens}) {
@@ -137,6 +144,9 @@ void check_page_tables(StepParams& p, const StepTensors& t) {
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
         const int32_t field = kFieldPageTable + pool;
         check_pool_gives(kFieldSlots + pool, pool, false, p);
+        TORCH_CHECK_VALUE(!are_pairs(p, pool) || has_pages(p.pools[pool]), kOp, ": ",
+                          kStepFieldNames[kFieldSlots + pool], " is asked for as pairs, expected a pool ",
+                          kPoolNames[pool], " that knows pages");
         check_pool_gives(field, pool, true, p);
         if (!wants(p, field)) {
             continue;

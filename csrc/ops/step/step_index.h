@@ -24,7 +24,7 @@ struct StepParams {
     int32_t dummy_pages[6];      // what stands for no page
     int32_t wanted;              // bit f: field f of step_fields.h is asked for
     int32_t wide_slots;          // bit pool: its slots are int64
-    int32_t reserved;            // keeps the struct free of padding
+    int32_t pair_slots;          // bit pool: its slots are pairs (page, offset) of int32
 };
 
 // Where everything lies in global memory; 0 for what is not given or not asked for.
@@ -43,6 +43,11 @@ namespace dsv4 {
 static_assert(sizeof(StepAddresses::fields) == kNumStepFields * sizeof(uint64_t));
 
 DSV4_HOST_DEVICE constexpr bool wants(const StepParams& p, int32_t field) { return (p.wanted >> field & 1) != 0; }
+
+DSV4_HOST_DEVICE constexpr bool are_wide(const StepParams& p, int32_t pool) { return (p.wide_slots >> pool & 1) != 0; }
+
+// A slot as a pair: its page, and its offset in the page. What stands for no slot is split alike: -1 is (-1, P - 1).
+DSV4_HOST_DEVICE constexpr bool are_pairs(const StepParams& p, int32_t pool) { return (p.pair_slots >> pool & 1) != 0; }
 
 DSV4_HOST_DEVICE constexpr int64_t ratio_of(int32_t which) { return which == 0 ? kRatioC4 : kRatioC128; }
 
@@ -188,7 +193,7 @@ DSV4_HOST_DEVICE constexpr int64_t step_bytes(const StepParams& p) {
     int64_t bytes = 0;
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
         const int64_t entries = is_group_pool(pool) ? p.capacity_groups[pool - kC4] : p.rows.num_tokens;
-        bytes += wants(p, kFieldSlots + pool) ? entries * ((p.wide_slots >> pool & 1) != 0 ? 8 : 4) : 0;
+        bytes += wants(p, kFieldSlots + pool) ? entries * (are_wide(p, pool) || are_pairs(p, pool) ? 8 : 4) : 0;
         bytes += 4 * p.rows.num_rows * p.page_columns[pool];
     }
     for (int32_t which = 0; which < 2; ++which) {

@@ -13,9 +13,10 @@ class Step:
     ratio.
 
     ``out_full_loc``, ``out_swa_loc``, ``out_c4_state_loc``, ``out_c128_state_loc``: int32 or int64 ``[T]`` slots.
-    ``out_c4_loc``, ``out_c128_loc``: int32 or int64 ``[G]``, dense in batch order, then dummies. ``*_page_table``:
-    int32 ``[B, any columns]``, rows at any stride. ``positions``: int64 ``[T]``. ``positions_c4``, ``positions_c128``:
-    int64 ``[G]``, dense. ``start_pos``, ``seqused``, ``kv_lens``: int32 ``[B]``. ``cu_seqlens``: int32 ``[B + 1]``.
+    ``out_c4_loc``, ``out_c128_loc``: int32 or int64 ``[G]``, dense in batch order, then dummies. All of these may be
+    int32 ``[.., 2]`` instead, pairs (page, offset), where the pool knows pages. ``*_page_table``: int32 ``[B, any
+    columns]``, rows at any stride. ``positions``: int64 ``[T]``. ``positions_c4``, ``positions_c128``: int64 ``[G]``,
+    dense. ``start_pos``, ``seqused``, ``kv_lens``: int32 ``[B]``. ``cu_seqlens``: int32 ``[B + 1]``.
     ``num_groups``: int32 ``[2]``, completed groups of ratios 4 and 128. ``c4_cos``, ``c4_sin``, ``c128_cos``,
     ``c128_sin``: float32 ``[G, D]``. ``c4_state_locs``, ``c128_state_locs``: int32 ``[B, lead + width]`` with a lead of
     8 and 128 tokens before the step. ``window_locs``: int32 ``[rows * block, K]``.

@@ -1,0 +1,48 @@
+"""What a drafter prepares: vLLM-Ascend's own beside the plug-in's."""
+
+import random
+
+import pytest
+import torch
+from engines.vllm_ascend.proposers import EAGER, FULL, drafted_batch, proposer_of, run_stack
+from engines.vllm_ascend.world import Limits, World, cann, differences, never, ours, snapshot
+
+from dsv4_npu_ops.engines import hooks
+
+
+@pytest.fixture(autouse=True)
+def _no_fallback(monkeypatch):
+    monkeypatch.setattr(hooks, "say_once", never)
+
+
+def without_padding(step, rows):
+    """RoPE rows of the entries behind the requests mean nothing."""
+    rope = {key: value[:rows] for key, value in step["cos"].items()}, {k: v[:rows] for k, v in step["sin"].items()}
+    return step | {"cos": rope[0], "sin": rope[1]}
+
+
+@pytest.mark.parametrize("near_the_end", (False, True))
+@pytest.mark.parametrize("mode", (EAGER, FULL))
+@pytest.mark.parametrize("seed", range(8))
+def test_steps_of_a_draft(mode, near_the_end, seed):
+    draws = random.Random(seed)
+    limits = Limits(drafts=draws.randint(2, 5))
+    worlds = World(seed, limits), World(seed, limits)
+    both = proposer_of(worlds[0]), proposer_of(worlds[1])
+    for _ in range(3):
+        common, kept = drafted_batch(draws, worlds[0], near_the_end=near_the_end)
+        rows = common.num_reqs
+        entries = rows + draws.randint(0, limits.rows - rows)
+        cann.calls.clear()
+        theirs = [snapshot(step) for step in run_stack(both[0], common, kept, entries, mode)]
+        their_calls = list(cann.calls)
+        cann.calls.clear()
+        with ours():
+            mine = [snapshot(step) for step in run_stack(both[1], common, kept, entries, mode)]
+        for d, (a, b) in enumerate(zip(theirs, mine, strict=True)):
+            assert not list(differences(without_padding(a, rows), without_padding(b, rows), f"step {d}"))
+        assert cann.calls == their_calls
+        if mode is FULL:
+            for name in ("seq_lens_group", "query_start_loc_group"):
+                pairs = zip(getattr(both[0], name)[1:], getattr(both[1], name)[1:], strict=True)
+                assert all(torch.equal(a[: entries + 1], b[: entries + 1]) for a, b in pairs), name
