@@ -233,18 +233,18 @@ class Pools:
         names = ("full_attn_allocator", "swa_attn_allocator", "c128_attn_allocator")
         return [getattr(self.allocator, name) for name in names]
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, torch.Tensor]:
         """All that an allocation may change."""
-        state: dict[str, Any] = {
-            "mapping": self.allocator.full_to_swa_index_mapping.tolist(),
-            "sidecar": self.pool.req_to_c128_sidecar.tolist(),
-            "refcount": self.allocator.c128_page_refcount.tolist(),
-            "req_to_token": self.pool.req_to_token.tolist(),
+        state = {
+            "mapping": self.allocator.full_to_swa_index_mapping.clone(),
+            "sidecar": self.pool.req_to_c128_sidecar.clone(),
+            "refcount": self.allocator.c128_page_refcount.clone(),
+            "req_to_token": self.pool.req_to_token.clone(),
         }
         for pool, part in zip(("full", "swa", "c128"), self.parts(), strict=True):
             waiting = part.staged_pages if hasattr(part, "staged_pages") else [part.release_pages]
-            state[f"free pages of {pool}"] = part.free_pages.tolist()
-            state[f"released pages of {pool}"] = [ids for pages in waiting for ids in pages.tolist()]
+            state[f"free pages of {pool}"] = part.free_pages.clone()
+            state[f"released pages of {pool}"] = torch.cat([part.free_pages[:0], *waiting])
         return state
 
     def free_lists(self) -> list[tuple[Any, Any]]:
@@ -252,9 +252,12 @@ class Pools:
 
 
 def assert_same(theirs: Pools, our: Pools) -> None:
-    expected, given = theirs.state(), our.state()
+    assert_same_state(theirs.state(), our.state())
+
+
+def assert_same_state(expected: dict[str, torch.Tensor], given: dict[str, torch.Tensor]) -> None:
     for name, value in expected.items():
-        assert given[name] == value, name
+        assert torch.equal(given[name], value), (name, given[name].tolist(), value.tolist())
 
 
 def assert_same_bundles(theirs: Any, our: Any) -> None:

@@ -13,8 +13,7 @@ can be, so that nothing is read where it cannot.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -26,16 +25,20 @@ _C4, _C128 = 4, 128
 _ALLOCATOR = "sglang.srt.hardware_backend.npu.dsv4.dsv4_allocator.DSV4NPUTokenToKVPoolAllocator"
 
 
-@dataclass(slots=True)
-class _Needs:
+class _Needs(NamedTuple):
     """What the rows of a call bring and take: tokens, groups of 4 and 128, pages."""
 
-    tokens: int = 0
-    c4: int = 0
-    c128: int = 0
-    full_pages: int = 0
-    swa_pages: int = 0
-    c128_pages: int = 0
+    tokens: int
+    c4: int
+    c128: int
+    full_pages: int
+    swa_pages: int
+    new_columns: list[tuple[int, int, int]]
+    """(row of the batch, begin, end) of the columns of the sidecar that get new pages."""
+
+    @property
+    def c128_pages(self) -> int:
+        return sum(end - begin for _, begin, end in self.new_columns)
 
 
 def alloc_extend(
@@ -111,11 +114,13 @@ def _extend(
     needs = _needs(host_rows, allocator.page_size, c128.page_size, swa_tail)
     if needs.tokens != num_tokens:
         raise Unexpected("extend_num_tokens that is not the sum of the rows")
-    taken = ((full, needs.full_pages), (swa, needs.swa_pages), (c128, needs.c128_pages))
-    if any(count > pool.available_size() // pool.page_size for pool, count in taken):
-        return None
+    num_c128_pages = needs.c128_pages
+    taken = [(pool, n) for pool, n in ((full, needs.full_pages), (swa, needs.swa_pages), (c128, num_c128_pages)) if n]
+    for pool, count in taken:
+        if count > pool.available_size() // pool.page_size:
+            return None
     requests, prefix_lens, seq_lens, last_loc = rows
-    if needs.c128_pages:
+    if num_c128_pages:
         c128_pages.track(allocator, request_pool)
     for pool, count in taken:
         if count > len(pool.free_pages):
@@ -135,7 +140,7 @@ def _extend(
             needs.tokens,
             needs.c4,
             needs.c128,
-            needs.c128_pages,
+            num_c128_pages,
             allocator.page_size,
             c128.page_size,
             swa_tail=swa_tail,
@@ -143,40 +148,48 @@ def _extend(
     except ValueError as error:
         raise Unexpected(str(error)) from None
     for pool, count in taken:
-        if count:
-            pool.free_pages = pool.free_pages[count:]
-    return c128_pages.written_bundle(allocator, loc, replaced)
+        pool.free_pages = pool.free_pages[count:]
+    # As SGLang has it where no group is completed, its type included.
+    loc[3] = loc[3] if needs.c128 else allocator._empty_loc
+    return c128_pages.written_bundle(loc, replaced, needs.new_columns)
 
 
-def _check_known(allocator: Any, request_pool: Any, rows: tuple[Tensor | None, ...], count: int) -> None:
+def _check_known(allocator: Any, request_pool: Any, rows: tuple[Any, ...], count: int) -> None:
     """Raises Unexpected unless the pools are paged as SGLang's NPU allocator does it."""
     if request_pool is None or rows[0] is None:
         raise Unexpected("no req_pool_indices or req_to_token_pool")
-    if any(row is not None and row.shape[0] != count for row in rows):
-        raise Unexpected("rows of different numbers on host and device")
+    for row in rows:
+        if row is not None and row.shape[0] != count:
+            raise Unexpected("rows of different numbers on host and device")
     if getattr(allocator, "_swa_req_ring", False):
         raise Unexpected("a swa ring of the request")
-    pools = (allocator.full_attn_allocator, allocator.swa_attn_allocator, allocator.c128_attn_allocator)
-    if len({type(pool) for pool in pools}) != 1 or any(pool.page_size != allocator.page_size for pool in pools[:2]):
+    full, swa, c128 = allocator.full_attn_allocator, allocator.swa_attn_allocator, allocator.c128_attn_allocator
+    alike = type(full) is type(swa) is type(c128) and full.page_size == swa.page_size == allocator.page_size
+    if not alike:
         raise Unexpected("allocators of different kinds or page sizes")
-    if any(pool.debug_mode for pool in pools):
+    if full.debug_mode or swa.debug_mode or c128.debug_mode:
         raise Unexpected("SGLANG_DEBUG_MEMORY_POOL, whose checks are SGLang's own")
 
 
 def _needs(host_rows: list[tuple[int, int]], page_size: int, c128_page_size: int, swa_tail: int | None) -> _Needs:
-    needs = _Needs()
-    for prefix, seq in host_rows:
+    tokens = c4 = c128 = full_pages = 0
+    new_columns = []
+    for i, (prefix, seq) in enumerate(host_rows):
         if prefix == seq:
             continue
         if not 0 <= prefix < seq:
             raise Unexpected("a negative length, or one shorter than its prefix")
-        needs.tokens += seq - prefix
-        needs.c4 += seq // _C4 - prefix // _C4
-        needs.c128 += seq // _C128 - prefix // _C128
-        needs.full_pages += -(-seq // page_size) - -(-prefix // page_size)
-        needs.c128_pages += len(c128_pages.new_columns(prefix, seq, c128_page_size))
-    needs.swa_pages = needs.full_pages if swa_tail is None else -(-swa_tail // page_size)
-    return needs
+        tokens += seq - prefix
+        c4 += seq // _C4 - prefix // _C4
+        full_pages += -(-seq // page_size) - -(-prefix // page_size)
+        first, end = prefix // _C128, seq // _C128
+        if first < end:
+            c128 += end - first
+            begin_column, end_column = -(-first // c128_page_size), -(-end // c128_page_size)
+            if begin_column < end_column:
+                new_columns.append((i, begin_column, end_column))
+    swa_pages = full_pages if swa_tail is None else -(-swa_tail // page_size)
+    return _Needs(tokens, c4, c128, full_pages, swa_pages, new_columns)
 
 
 def _pairs(prefix_lens_cpu: Tensor, seq_lens_cpu: Tensor) -> list[tuple[int, int]]:

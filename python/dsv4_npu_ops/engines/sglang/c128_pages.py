@@ -7,22 +7,16 @@ columns in use is kept for each row, and an extend whose new pages go behind it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor
 
-from dsv4_npu_ops.engines.hooks import Hook, Unexpected
+from dsv4_npu_ops.engines.hooks import Hook
 
-_TOKENS_PER_GROUP = 128
 _COLUMNS = "_dsv4_npu_ops_c128_columns"  # of a request pool: list of int by row, or None where nobody keeps it
-_REPLACED = "_dsv4_npu_ops_c128_replaced"  # of a bundle: entries of the sidecar, or None once they are released
+_REPLACED = "_dsv4_npu_ops_c128_replaced"  # of a bundle: what its new pages replaced, and where
 _ALLOCATOR = "sglang.srt.hardware_backend.npu.dsv4.dsv4_allocator.DSV4NPUTokenToKVPoolAllocator"
-
-
-def new_columns(prefix: int, seq: int, page_size: int) -> range:
-    """Columns of the sidecar that get new pages when a request grows from ``prefix`` to ``seq`` tokens."""
-    return range(*(-(-(length // _TOKENS_PER_GROUP) // page_size) for length in (prefix, seq)))
 
 
 def track(allocator: Any, request_pool: Any) -> None:
@@ -34,14 +28,18 @@ def track(allocator: Any, request_pool: Any) -> None:
     allocator.replace_req_c128_prefix(0, request_pool.req_to_c128_sidecar[0, :0], request_pool)
 
 
-def written_bundle(allocator: Any, loc: Iterable[Tensor], replaced: Tensor) -> Any:
-    """SGLang's bundle of slots, whose pages are in the sidecar and have their owner."""
+def written_bundle(loc: Sequence[Tensor], replaced: Tensor, new_columns: list[tuple[int, int, int]]) -> Any:
+    """SGLang's bundle of slots, whose pages are in the sidecar and have their owner.
+
+    Args:
+        loc: slots of full, swa, c4 and c128.
+        replaced: what stood in the sidecar before, for each new page.
+        new_columns: (row of the batch, begin, end) of the columns that got new pages.
+    """
     from sglang.srt.model_executor.forward_batch_info import DSV4OutCacheLoc
 
-    full_loc, swa_loc, c4_loc, c128_loc = loc
-    # As SGLang has it where no group is completed, its type included.
-    bundle = DSV4OutCacheLoc(full_loc, swa_loc, c4_loc, c128_loc if c128_loc.shape[0] else allocator._empty_loc)
-    setattr(bundle, _REPLACED, replaced)
+    bundle = DSV4OutCacheLoc(*loc)
+    setattr(bundle, _REPLACED, (replaced, new_columns))
     return bundle
 
 
@@ -50,32 +48,26 @@ def is_written(bundle: Any) -> bool:
     return hasattr(bundle, _REPLACED)
 
 
-def release_replaced(
-    request_pool: Any, bundle: Any, requests: Callable[[], list[int]], host_rows: Iterable[tuple[int, int]]
-) -> None:
+def release_replaced(request_pool: Any, bundle: Any, requests: Callable[[], Sequence[int]]) -> None:
     """What is left of the table writes of a written bundle: pages that new ones have replaced lose the request.
 
     Args:
-        requests: gives the rows of the request pool; called where c128 pages were taken.
-        host_rows: the prefix and final lengths that the bundle was allocated for.
+        requests: gives the rows of the request pool, by row of the batch; called where c128 pages were taken.
     """
-    replaced = getattr(bundle, _REPLACED)
-    if replaced is None or replaced.shape[0] == 0:
+    replaced, new_columns = getattr(bundle, _REPLACED)
+    if not new_columns:
         return
-    columns = [new_columns(prefix, seq, request_pool.c128_page_size) for prefix, seq in host_rows]
-    if sum(map(len, columns)) != replaced.shape[0]:
-        raise Unexpected("lengths that are not those of the allocation")
+    setattr(bundle, _REPLACED, (replaced, []))  # once
+    rows = requests()
     in_use = getattr(request_pool, _COLUMNS)
     done = 0
-    for request, new in zip(requests(), columns, strict=True):
-        if len(new) == 0:
-            continue
-        if in_use is None or in_use[request] > new.start:
-            request_pool._dsv4_allocator.release_c128_pages(replaced[done : done + len(new)])
+    for i, begin, end in new_columns:
+        row = rows[i]
+        if in_use is None or in_use[row] > begin:
+            request_pool._dsv4_allocator.release_c128_pages(replaced[done : done + end - begin])
         if in_use is not None:
-            in_use[request] = max(in_use[request], new.stop)
-        done += len(new)
-    setattr(bundle, _REPLACED, None)
+            in_use[row] = max(in_use[row], end)
+        done += end - begin
 
 
 def replace_req_c128_prefix(

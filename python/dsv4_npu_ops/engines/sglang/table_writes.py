@@ -1,15 +1,16 @@
 """SGLang's table writes of c128 pages: the allocation's launch has done them (``allocator.py``), without a loop over
-requests or a look at the device. Bundles of SGLang's own allocation are written by SGLang's own functions.
+requests or a look at the device, for the lengths that it was called with. Bundles of SGLang's own allocation are
+written by SGLang's own functions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
 
-from dsv4_npu_ops.engines.hooks import Hook, Unexpected
+from dsv4_npu_ops.engines.hooks import Hook
 from dsv4_npu_ops.engines.sglang import c128_pages
 
 _MODULE = "sglang.srt.hardware_backend.npu.dsv4.dsv4_common_hooks"
@@ -26,8 +27,7 @@ def maybe_write_dsv4_extend(
     bundle = batch.out_cache_loc_dsv4
     if not c128_pages.is_written(bundle):
         return original(batch, req_pool_indices_cpu, prefix_lens_cpu, seq_lens_cpu)
-    rows = _pairs(prefix_lens_cpu, seq_lens_cpu)
-    c128_pages.release_replaced(batch.req_to_token_pool, bundle, req_pool_indices_cpu.tolist, rows)
+    c128_pages.release_replaced(batch.req_to_token_pool, bundle, req_pool_indices_cpu.tolist)
 
 
 def maybe_write_dsv4_decode(original: Callable[..., Any], batch: Any, seq_lens_cpu: Tensor, token_per_req: int) -> None:
@@ -35,15 +35,12 @@ def maybe_write_dsv4_decode(original: Callable[..., Any], batch: Any, seq_lens_c
     bundle = batch.out_cache_loc_dsv4
     if not c128_pages.is_written(bundle):
         return original(batch, seq_lens_cpu, token_per_req)
-    if token_per_req != 1:
-        raise Unexpected("more than one token a request")
 
     def requests() -> list[int]:
         on_host = getattr(batch, "req_pool_indices_cpu", None)
         return (batch.req_pool_indices if on_host is None else on_host).tolist()
 
-    rows = ((length - 1, length) for length in seq_lens_cpu.tolist())
-    c128_pages.release_replaced(batch.req_to_token_pool, bundle, requests, rows)
+    c128_pages.release_replaced(batch.req_to_token_pool, bundle, requests)
 
 
 def write_dsv4_prealloc_tables(
@@ -53,14 +50,7 @@ def write_dsv4_prealloc_tables(
     if not c128_pages.is_written(bundle):
         return original(req_to_token_pool, req, prefix_len, fill_len, bundle)
 
-    def requests() -> list[int]:
-        return [int(c128_pages.row_of(req))]
-
-    c128_pages.release_replaced(req_to_token_pool, bundle, requests, [(prefix_len, fill_len)])
-
-
-def _pairs(prefix_lens: Tensor, seq_lens: Tensor) -> Iterable[tuple[int, int]]:
-    return zip(prefix_lens.tolist(), seq_lens.tolist(), strict=True)
+    c128_pages.release_replaced(req_to_token_pool, bundle, lambda: [int(c128_pages.row_of(req))])
 
 
 HOOKS = tuple(
