@@ -36,9 +36,7 @@ std::vector<at::Tensor> empty_tensors(at::IntArrayRef numbers, at::Device device
 
 }  // namespace
 
-TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {
-    m.def("empty_tensors(int[] numbers, Device device) -> Tensor[]");
-}
+TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) { m.def("empty_tensors(int[] numbers, Device device) -> Tensor[]"); }
 
 // Of any device: there is no tensor whose backend would be asked.
 TORCH_LIBRARY_IMPL(dsv4_npu_ops, CompositeExplicitAutograd, m) { m.impl("empty_tensors", &empty_tensors); }
