@@ -25,5 +25,5 @@ def test_a_dtype_that_no_op_takes():
 
 @pytest.mark.parametrize("numbers", [[8, 0], [-1, 0], [0], [0, 1], [0, -1], [0, 2, 3]])
 def test_numbers_that_describe_nothing(numbers):
-    with pytest.raises(ValueError, match="empty_tensors: numbers are .*, expected the number of a dtype, of dimen"):
+    with pytest.raises(ValueError, match=r"empty_tensors: numbers are .*, expected the number of a dtype, of dimen"):
         torch.ops.dsv4_npu_ops.empty_tensors(numbers, torch.device("cpu"))

@@ -4,8 +4,10 @@ import importlib.util
 import random
 import sys
 
+import hypothesis
 import numpy
 import pytest
+import random_draws
 import torch
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
@@ -33,6 +35,15 @@ def test_the_same_after_other_tests_and_other_imports(tmp_path, monkeypatch):
     module = importlib.util.module_from_spec(importlib.util.spec_from_file_location(source.stem, source))
     monkeypatch.setitem(sys.modules, source.stem, module)
     assert drawn() == before and len(before) == 200
+
+
+@pytest.mark.parametrize("name", ["_get_local_constants", "Constants"])
+def test_a_hypothesis_that_finds_constants_otherwise_is_named(monkeypatch, name):
+    monkeypatch.delattr(random_draws.providers, name)
+    with pytest.raises(
+        RuntimeError, match=rf"hypothesis {hypothesis.__version__} has no _get_local_constants or Const"
+    ):
+        random_draws.draw_no_constants()
 
 
 def test_explorations_draw_by_their_seed():

@@ -47,6 +47,17 @@ class AdvancedStep:
     valid_counts: Tensor | None = None
     rejected_lens: Tensor | None = None
 
+    def lengths_and_tokens(self) -> tuple[Tensor, Tensor]:
+        """``seq_lens`` and ``token_ids``: what the next step starts from.
+
+        Raises:
+            ValueError: one of them was not asked for.
+        """
+        if self.seq_lens is None or self.token_ids is None:
+            name = "seq_lens" if self.seq_lens is None else "token_ids"
+            raise ValueError(f"AdvancedStep.lengths_and_tokens: {name} is None, expected a step that asked for it")
+        return self.seq_lens, self.token_ids
+
     @classmethod
     def empty(
         cls,
