@@ -24,12 +24,15 @@ sys.path.append(str(ROOT / "tests"))
 
 from ascend_backend.backend import AscendSim  # noqa: E402
 from cost_cases import cases  # noqa: E402
-from moved import CostCase  # noqa: E402
+from moved import WIDTH, CostCase  # noqa: E402
+from step_cost_cases import step  # noqa: E402
 
 NAIVE_KERNELS = ROOT / "build" / "cmake" / "bench" / "naive" / "libdsv4_sim_kernels.so"
 
 MOST_TRAFFIC = 1.25
 """Bytes moved over bytes that must move."""
+MOST_LONG_TRAFFIC = 1.2
+"""The same of a step at a million tokens, with every touched 32-byte block counted in full."""
 MOST_SCALARS = 0.1
 """Scalar accesses to UB for each output element, beyond those for the rows."""
 ROW_SCALARS, OWN_ROW_SCALARS = 14, 24
@@ -44,8 +47,9 @@ LARGE_BLOCKS = 24
 class Cost:
     """Counters of one launch; see the README of the simulator for what they mean.
 
-    ``traffic`` leaves out the copies of the row inputs, ``copies_kb``, that blocks beyond the first make. ``imbalance``
-    is how much less than the busiest block the idlest one moves.
+    ``traffic`` leaves out the copies of the row inputs, ``copies_kb``, that blocks beyond the first make, and so does
+    ``blocks_traffic``, which counts every touched 32-byte block of global memory in full. ``imbalance`` is how much
+    less than the busiest block the idlest one moves.
     """
 
     op: str
@@ -54,6 +58,7 @@ class Cost:
     launches: int
     must_kb: float
     traffic: float
+    blocks_traffic: float
     copies_kb: float
     scalars_per_element: float
     scalars_per_row_and_block: float
@@ -87,6 +92,7 @@ def cost_of(case: CostCase, device: AscendSim) -> Cost:
         launches=len(launches),
         must_kb=must / 1024,
         traffic=(total - copies) / must,
+        blocks_traffic=(sum(part["block_bytes"] for part in counters["traffic"].values()) - copies) / must,
         copies_kb=copies / 1024,
         scalars_per_element=scalars / moved.elements,
         scalars_per_row_and_block=scalars / (blocks * case.rows) if case.rows else 0.0,
@@ -115,6 +121,15 @@ def breaches(cost: Cost) -> list[str]:
     if cost.large and cost.imbalance > MOST_IMBALANCE:
         found.append(f"blocks differ by {cost.imbalance:.0%}, expected at most {MOST_IMBALANCE:.0%}")
     return [f"{cost.op} {cost.shape}: {what}" for what in found]
+
+
+def long_steps(device: AscendSim) -> dict[str, Cost]:
+    """A verify step at a million tokens over tables of pages, and over tables of slots as they were before."""
+    found = {}
+    for kind in ("pages", "slots"):
+        torch.manual_seed(0)
+        found[kind] = cost_of(step(16, "all", "verify", WIDTH, 1 << 20, kind), device)
+    return found
 
 
 def naive_costs(ops: Iterable[str], small: bool = False) -> list[Cost]:
@@ -172,6 +187,18 @@ def _table(costs: list[Cost], naive: list[Cost]) -> str:
     return "\n".join([lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]]) + "\n"
 
 
+def _long_table(costs: dict[str, Cost]) -> str:
+    lines = [
+        "| step of 16 rows at a million tokens, tables of | must move KB | traffic | 32-byte blocks in full | copies |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {kind} | {cost.must_kb:.1f} | {cost.traffic:.2f} | {cost.blocks_traffic:.2f} | {cost.copy_calls} |"
+        for kind, cost in costs.items()
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("ops", nargs="*", help="ops to run; all when none is named")
@@ -185,6 +212,8 @@ def main() -> None:
         return
     naive = naive_costs(arguments.ops, arguments.small)
     table = _table(costs, naive)
+    if not arguments.ops:
+        table += "\n" + _long_table(long_steps(AscendSim()))
     print(table)
     artifacts = ROOT / "artifacts"
     artifacts.mkdir(exist_ok=True)

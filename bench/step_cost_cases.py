@@ -14,7 +14,7 @@ from moved import (
     tensors_of,
 )
 from torch import Tensor
-from torch_step import committed_lengths, filled_tables
+from torch_step import as_slots, committed_lengths, filled_tables
 
 import dsv4_npu_ops
 from dsv4_npu_ops import AdvancedStep, CompressorMetadata, DraftSteps, RequestTables, Step, StepRows, VerifyStep
@@ -30,9 +30,11 @@ STEPS = {
 """Fields of a step that a case asks for."""
 
 
-def step(rows: int, part: str, form: str, tokens: int, context: int = CONTEXT) -> CostCase:
-    """part: of the fields, among STEPS; form: verify, decode or prefill."""
+def step(rows: int, part: str, form: str, tokens: int, context: int = CONTEXT, kind: str = "pages") -> CostCase:
+    """part: of the fields, among STEPS; form: verify, decode or prefill; kind: of tables, pages or slots."""
     tables = filled_tables(rows, context)
+    if kind == "slots":
+        tables = as_slots(tables)
     requests, starts = committed_lengths(rows, context - tokens)
     ends = starts + tokens
     described = {

@@ -40,6 +40,16 @@ def slot_tables(tables: dsv4_npu_ops.RequestTables) -> dict[str, Tensor]:
     return slots
 
 
+def as_slots(tables: dsv4_npu_ops.RequestTables) -> dsv4_npu_ops.RequestTables:
+    """The same as an engine's tables of slots."""
+    pools = {
+        pool: dsv4_npu_ops.SlotTable(slots, tables.page_size_of(pool)) for pool, slots in slot_tables(tables).items()
+    }
+    return dsv4_npu_ops.RequestTables.of(
+        pools, sliding_window=tables.sliding_window, max_context_len=tables.max_context_len
+    )
+
+
 def committed_lengths(rows: int, longest: int) -> tuple[Tensor, Tensor]:
     """Request indices and lengths of a batch whose requests use at least half of the context."""
     generator = torch.Generator().manual_seed(rows)

@@ -6,6 +6,7 @@ Profiles of hypothesis: "default" draws by the name and source of a test; "explo
 
 import random
 
+import hypothesis
 import numpy
 import torch
 from hypothesis import HealthCheck, Phase, register_random, settings
@@ -30,13 +31,27 @@ def seed_all() -> None:
     torch_generator.seed(0)
 
 
+def draw_no_constants() -> None:
+    """Hypothesis also draws constants that it finds in the modules imported so far, which depend on what ran before. It
+    has no setting for that: a function of its own is replaced.
+
+    Raises:
+        RuntimeError: this version of hypothesis does it by another function.
+    """
+    replaced = "_get_local_constants"
+    if not callable(getattr(providers, replaced, None)) or not callable(getattr(providers, "Constants", None)):
+        raise RuntimeError(
+            f"hypothesis {hypothesis.__version__} has no {replaced} or Constants in {providers.__name__}: "
+            "tests/random_draws.py must keep constants of modules out of draws in another way"
+        )
+    nothing = providers.Constants()
+    providers._get_local_constants = lambda: nothing
+
+
 def set_up(max_examples: int) -> None:
     """Registers the profiles and loads the default one."""
     register_random(torch_generator)
-    # Hypothesis also draws constants that it finds in the modules imported so far, and these depend on what ran before.
-    nothing = providers.Constants()
-    assert callable(providers._get_local_constants), "this version of hypothesis finds constants by another function"
-    providers._get_local_constants = lambda: nothing
+    draw_no_constants()
     default = settings(
         max_examples=max_examples,
         derandomize=True,

@@ -5,8 +5,10 @@ import random
 import sys
 
 import explore
+import hypothesis
 import numpy
 import pytest
+import random_draws
 import torch
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
@@ -36,6 +38,15 @@ def test_the_same_after_other_tests_and_other_imports(tmp_path, monkeypatch):
     assert drawn() == before and len(before) == 200
 
 
+@pytest.mark.parametrize("name", ["_get_local_constants", "Constants"])
+def test_a_hypothesis_that_finds_constants_otherwise_is_named(monkeypatch, name):
+    monkeypatch.delattr(random_draws.providers, name)
+    with pytest.raises(
+        RuntimeError, match=rf"hypothesis {hypothesis.__version__} has no _get_local_constants or Const"
+    ):
+        random_draws.draw_no_constants()
+
+
 def test_explorations_draw_by_their_seed():
     assert drawn(5, "explore") == drawn(5, "explore") != drawn(6, "explore")
     assert drawn(None, "explore") != drawn(None, "explore")
@@ -51,9 +62,3 @@ def test_global_generators_start_alike(consumed, again):
     assert round(torch.rand(()).item(), 4) == 0.4963
     assert round(random.random(), 4) == 0.8444
     assert round(numpy.random.random(), 4) == 0.5488
-
-
-def test_an_exploration_says_which_seeds_failed():
-    assert explore.summary(1, []) == "1 round, none failed"
-    assert explore.summary(2, [7]) == "2 rounds, 1 failed: seed 7"
-    assert explore.summary(30, [7, 9]) == "30 rounds, 2 failed: seeds 7, 9"

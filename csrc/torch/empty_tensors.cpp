@@ -15,30 +15,26 @@ constexpr char kOp[] = "empty_tensors";
 constexpr at::ScalarType kDtypes[] = {at::kInt,      at::kLong,   at::kFloat, at::kHalf,
                                       at::kBFloat16, at::kDouble, at::kByte,  at::kChar};
 
-// numbers: of each tensor the number of its dtype, its number of dimensions, and its sizes.
+// numbers: of each tensor how many numbers follow, the number of its dtype, and its sizes.
 std::vector<at::Tensor> empty_tensors(at::IntArrayRef numbers, at::Device device) {
     std::vector<at::Tensor> tensors;
     size_t next = 0;
     while (next < numbers.size()) {
-        const int64_t dtype = numbers[next];
-        const int64_t dimensions = next + 1 < numbers.size() ? numbers[next + 1] : -1;
-        next += 2;
-        TORCH_CHECK_VALUE(dtype >= 0 && dtype < static_cast<int64_t>(std::size(kDtypes)) && dimensions >= 0 &&
-                              dimensions <= static_cast<int64_t>(numbers.size() - next),
-                          kOp, ": numbers are ", numbers,
-                          ", expected the number of a dtype, of dimensions, and sizes of each tensor");
-        tensors.push_back(
-            at::empty(numbers.slice(next, dimensions), at::TensorOptions().dtype(kDtypes[dtype]).device(device)));
-        next += dimensions;
+        const int64_t count = numbers[next++];
+        const bool fits = count >= 1 && count <= static_cast<int64_t>(numbers.size() - next);
+        TORCH_CHECK_VALUE(fits && numbers[next] >= 0 && numbers[next] < static_cast<int64_t>(std::size(kDtypes)), kOp,
+                          ": numbers are ", numbers,
+                          ", expected of each tensor how many follow, the number of a dtype, and sizes");
+        const at::TensorOptions options = at::TensorOptions().dtype(kDtypes[numbers[next]]).device(device);
+        tensors.push_back(at::empty(numbers.slice(next + 1, count - 1), options));
+        next += count;
     }
     return tensors;
 }
 
 }  // namespace
 
-TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {
-    m.def("empty_tensors(int[] numbers, Device device) -> Tensor[]");
-}
+TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) { m.def("empty_tensors(int[] numbers, Device device) -> Tensor[]"); }
 
 // Of any device: there is no tensor whose backend would be asked.
 TORCH_LIBRARY_IMPL(dsv4_npu_ops, CompositeExplicitAutograd, m) { m.impl("empty_tensors", &empty_tensors); }

@@ -46,6 +46,10 @@ OPS = sorted(
 FIRST = {
     "row_values.h": "write_req_tables",
     "pool_slots.h": "step",
+    "slot_tile.h": "step",
+    "page_table_slots.h": "step",
+    "slot_table_slots.h": "step",
+    "ring_slots.h": "step",
     "errors.h": "step",
     "pipes.h": "reserve_extend",
     "memory.h": "apply_rotary",

@@ -163,6 +163,14 @@ def test_lengths_that_overlap_in_part_are_refused():
         advance_step(**arguments_of(seq_lens=lengths[:2], next_seq_lens=lengths[1:]))
 
 
+def test_a_step_without_lengths_or_tokens():
+    lengths, tokens = int32(5, 6), int32(7, 8)
+    assert AdvancedStep(lengths, token_ids=tokens).lengths_and_tokens() == (lengths, tokens)
+    for step, name in ((AdvancedStep(token_ids=tokens), "seq_lens"), (AdvancedStep(lengths), "token_ids")):
+        with pytest.raises(ValueError, match=f"lengths_and_tokens: {name} is None, expected a step that asked for it"):
+            step.lengths_and_tokens()
+
+
 def op_arguments(tables, rows, **changes):
     """Arguments of the op itself."""
     taken = ("seq_lens", "token_ids", "hidden_states")

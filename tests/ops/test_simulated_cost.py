@@ -31,6 +31,12 @@ def test_one_long_request_takes_all_cores(ascend_sim, build, arguments):
     assert simulated_cost.cost_of(build(*arguments), ascend_sim).large
 
 
+def test_a_step_at_a_million_tokens_moves_little_more_than_it_must(ascend_sim):
+    costs = simulated_cost.long_steps(ascend_sim)
+    assert costs["pages"].digest == costs["slots"].digest
+    assert costs["pages"].blocks_traffic <= simulated_cost.MOST_LONG_TRAFFIC < costs["slots"].blocks_traffic
+
+
 def test_naive_kernels_write_the_same_bytes_with_more_scalar_work(ascend_sim):
     ours, naive = simulated_cost.run_cases([], ascend_sim, small=True), simulated_cost.naive_costs([], small=True)
     assert {cost.op for cost in ours} == set(OPS)

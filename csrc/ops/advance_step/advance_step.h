@@ -47,31 +47,29 @@ using AdvancedField = const std::optional<at::Tensor>&;
 // Registers the op over a backend's run(params, tensors).
 template <auto run>
 void register_advance_step(torch::Library& library) {
-    library.impl("advance_step",
-                 [](at::TensorList tables, at::IntArrayRef addressing,
-                    const std::optional<at::Tensor>& req_pool_indices, const at::Tensor& seq_lens,
-                    const std::optional<at::Tensor>& accepted_lens, const at::Tensor& token_ids,
-                    const std::optional<at::Tensor>& cu_seqlens, const std::optional<at::Tensor>& num_draft_tokens,
-                    const std::optional<at::Tensor>& backup_tokens, const std::optional<at::Tensor>& hidden_states,
-                    int64_t width, int64_t max_context_len, AdvancedField next_seq_lens, AdvancedField extend_lens,
-                    AdvancedField next_token_ids, AdvancedField positions, AdvancedField out_full_loc,
-                    AdvancedField out_swa_loc, AdvancedField sampled_index, AdvancedField next_hidden_states,
-                    AdvancedField valid_counts, AdvancedField rejected_lens, bool lengths_are_final,
-                    at::IntArrayRef dummy_slots) {
-                     AdvanceTensors tensors;
-                     int32_t field = 0;
-                     for (const std::optional<at::Tensor>* given :
-                          {&next_seq_lens, &extend_lens, &next_token_ids, &positions, &out_full_loc, &out_swa_loc,
-                           &sampled_index, &next_hidden_states, &valid_counts, &rejected_lens}) {
-                         tensors.fields[field++] = given->value_or(at::Tensor());
-                     }
-                     const AdvanceStepParams p =
-                         check_advance_step({tables, addressing, req_pool_indices, seq_lens, accepted_lens, token_ids,
-                                             cu_seqlens, num_draft_tokens, backup_tokens, hidden_states, width,
-                                             max_context_len, lengths_are_final, dummy_slots},
-                                            tensors);
-                     run(p, tensors);
-                 });
+    library.impl(
+        "advance_step",
+        [](at::TensorList tables, at::IntArrayRef addressing, const std::optional<at::Tensor>& req_pool_indices,
+           const at::Tensor& seq_lens, const std::optional<at::Tensor>& accepted_lens, const at::Tensor& token_ids,
+           const std::optional<at::Tensor>& cu_seqlens, const std::optional<at::Tensor>& num_draft_tokens,
+           const std::optional<at::Tensor>& backup_tokens, const std::optional<at::Tensor>& hidden_states,
+           int64_t width, int64_t max_context_len, AdvancedField next_seq_lens, AdvancedField extend_lens,
+           AdvancedField next_token_ids, AdvancedField positions, AdvancedField out_full_loc, AdvancedField out_swa_loc,
+           AdvancedField sampled_index, AdvancedField next_hidden_states, AdvancedField valid_counts,
+           AdvancedField rejected_lens, bool lengths_are_final, at::IntArrayRef dummy_slots) {
+            AdvanceTensors tensors;
+            int32_t field = 0;
+            for (const std::optional<at::Tensor>* given :
+                 {&next_seq_lens, &extend_lens, &next_token_ids, &positions, &out_full_loc, &out_swa_loc,
+                  &sampled_index, &next_hidden_states, &valid_counts, &rejected_lens}) {
+                tensors.fields[field++] = given->value_or(at::Tensor());
+            }
+            const AdvanceStepParams p = check_advance_step(
+                {tables, addressing, req_pool_indices, seq_lens, accepted_lens, token_ids, cu_seqlens, num_draft_tokens,
+                 backup_tokens, hidden_states, width, max_context_len, lengths_are_final, dummy_slots},
+                tensors);
+            run(p, tensors);
+        });
 }
 
 }  // namespace dsv4

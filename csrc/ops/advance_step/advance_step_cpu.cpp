@@ -129,10 +129,11 @@ void run(const AdvanceStepParams& p, const AdvanceTensors& t) {
     }
     const cpu::PoolSlots slots(p.pools, t.tables);
     const auto out = [&](int32_t field) { return cpu::IntegerOutput(t.fields[field]); };
-    const cpu::IntegerOutput lengths = out(kAdvancedLengths), extend = out(kAdvancedExtend), tokens = out(kAdvancedTokens),
-                 positions = out(kAdvancedPositions), sampled = out(kAdvancedSampled), counts = out(kAdvancedCounts),
-                 rejected = out(kAdvancedRejected),
-                 locs[2] = {out(kAdvancedFullSlots + kFull), out(kAdvancedFullSlots + kSwa)};
+    const cpu::IntegerOutput lengths = out(kAdvancedLengths), extend = out(kAdvancedExtend),
+                             tokens = out(kAdvancedTokens), positions = out(kAdvancedPositions),
+                             sampled = out(kAdvancedSampled), counts = out(kAdvancedCounts),
+                             rejected = out(kAdvancedRejected),
+                             locs[2] = {out(kAdvancedFullSlots + kFull), out(kAdvancedFullSlots + kSwa)};
     for (int64_t i = 0; i < p.num_rows; ++i) {
         const VerifiedRow row = rows(i);  // before its length is overwritten, if that happens in place
         const AdvancedRow next = advanced_row(row, p);

@@ -39,8 +39,8 @@ struct CompressorMetadataArguments {
 CompressorMetadataParams check_compressor_metadata(const CompressorMetadataArguments& arguments,
                                                    CompressorMetadataTensors& tensors);
 
-// Registers the op over a backend's run(params, tensors, num_rows): num_rows is what the groups must fit into, of the rows that
-// the outputs have.
+// Registers the op over a backend's run(params, tensors, num_rows): num_rows is what the groups must fit into, of the
+// rows that the outputs have.
 template <auto run>
 void register_compressor_metadata(torch::Library& library) {
     library.impl("compressor_metadata",

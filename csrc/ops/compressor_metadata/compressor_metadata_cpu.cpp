@@ -43,8 +43,8 @@ struct RequestReader {
                           ", expected at most ", kInt32Max);
         const CompletedGroups groups = completed_groups(start, end - begin, p);
         const int64_t row = p.has_requests ? req_pool_indices[request] : request;
-        TORCH_CHECK_VALUE(groups.count == 0 || known_table_row(row, p), "compressor_metadata: req_pool_indices[", request,
-                          "] is ", row, ", expected 0 <= index < ", p.block_rows, " (rows of kv_block_table)");
+        TORCH_CHECK_VALUE(groups.count == 0 || known_table_row(row, p), "compressor_metadata: req_pool_indices[",
+                          request, "] is ", row, ", expected 0 <= index < ", p.block_rows, " (rows of kv_block_table)");
         return Request{groups, row};
     }
 
@@ -78,8 +78,8 @@ void check_values(const RequestReader& requests, int64_t num_rows) {
                       num_groups, " (groups that the step completes)");
 }
 
-// Writes rows of the outputs that are asked for: cos, sin [rows, 1, 1, D] of element_t, slot_mapping [rows] or [rows, 2],
-// positions [rows].
+// Writes rows of the outputs that are asked for: cos, sin [rows, 1, 1, D] of element_t, slot_mapping [rows] or [rows,
+// 2], positions [rows].
 template <typename element_t>
 class RowWriter {
   public:
@@ -112,7 +112,8 @@ class RowWriter {
     void write_dummy(int64_t row) const {
         for (int32_t table = 0; table < 2; ++table) {
             if (to_[table] != nullptr) {
-                std::fill_n(to_[table] + row * p_.rope_dim, p_.rope_dim, static_cast<element_t>(table == 0 ? 1.0f : 0.0f));
+                std::fill_n(to_[table] + row * p_.rope_dim, p_.rope_dim,
+                            static_cast<element_t>(table == 0 ? 1.0f : 0.0f));
             }
         }
         write_place(row, kDummyBlock, dummy_offset(p_), kDummyPosition);
@@ -149,7 +150,8 @@ void write_rows(const RequestReader& requests, const RowWriter<element_t>& write
     for (int64_t i = 0; i < p.num_reqs; ++i) {
         const Request request = requests.read(i);
         for (int64_t group = request.groups.first; group < request.groups.first + request.groups.count; ++group) {
-            const int64_t block = group_in_tables(group, p) ? requests.block(request, block_column(group, p)) : kDummyBlock;
+            const int64_t block =
+                group_in_tables(group, p) ? requests.block(request, block_column(group, p)) : kDummyBlock;
             if (block >= 0) {
                 writer.write(row++, group, block);
             } else {

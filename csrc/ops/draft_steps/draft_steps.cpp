@@ -22,9 +22,9 @@ void check_numbers(const DraftStepsArguments& a) {
     check::at_least(kOp, "num_steps", a.num_steps, 1);
     check::at_least(kOp, "max_context_len", a.max_context_len, 1);
     TORCH_CHECK_VALUE(a.topk <= kInt32Max, kOp, ": topk is ", a.topk, ", expected at most ", kInt32Max);
-    TORCH_CHECK_VALUE(a.max_context_len <= kInt32Max && a.num_steps <= kInt32Max - a.max_context_len,
-                      kOp, ": max_context_len is ", a.max_context_len, " and num_steps ", a.num_steps,
-                      ", expected at most ", kInt32Max, " together");
+    TORCH_CHECK_VALUE(a.max_context_len <= kInt32Max && a.num_steps <= kInt32Max - a.max_context_len, kOp,
+                      ": max_context_len is ", a.max_context_len, " and num_steps ", a.num_steps, ", expected at most ",
+                      kInt32Max, " together");
 }
 
 void check_reservation(const DraftStepsArguments& a, const DraftStepsParams& p) {
@@ -39,8 +39,7 @@ void check_reservation(const DraftStepsArguments& a, const DraftStepsParams& p) 
 }
 
 void check_tables(const DraftStepsArguments& a, DraftStepsParams& p, DraftStepsTensors& t) {
-    TORCH_CHECK_VALUE(a.pool == kFull || a.pool == kSwa, kOp,
-                      ": reservation is None and pool is ", a.pool,
+    TORCH_CHECK_VALUE(a.pool == kFull || a.pool == kSwa, kOp, ": reservation is None and pool is ", a.pool,
                       ", expected a reservation, or pool 0 (full) or 1 (swa) of tables");
     TORCH_CHECK_VALUE(p.topk == 1, kOp, ": topk is ", p.topk, ", expected 1 without a reservation");
     PoolAddresses addresses =
@@ -92,7 +91,8 @@ DraftStepsParams check_draft_steps(const DraftStepsArguments& a, DraftStepsTenso
     p.num_steps = static_cast<int32_t>(a.num_steps);
     p.length_is_int64 = lengths.scalar_type() == at::kLong;
     p.dummy_slot = static_cast<int32_t>(a.dummy_slot);
-    TORCH_CHECK_VALUE(p.dummy_slot == a.dummy_slot, kOp, ": dummy_slot is ", a.dummy_slot, ", expected a number within int32");
+    TORCH_CHECK_VALUE(p.dummy_slot == a.dummy_slot, kOp, ": dummy_slot is ", a.dummy_slot,
+                      ", expected a number within int32");
     TORCH_CHECK_VALUE(p.num_requests <= p.num_entries / p.topk, kOp, ": slots has ", p.num_entries,
                       " columns, expected at least ", p.num_requests, " x ", p.topk, " (requests, topk)");
     if (a.reservation.has_value()) {

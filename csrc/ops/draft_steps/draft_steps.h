@@ -7,8 +7,8 @@
 
 namespace dsv4 {
 
-// Slots come from a reservation, or from a pool of the request tables at the drafts' positions. Undefined where nothing is
-// given.
+// Slots come from a reservation, or from a pool of the request tables at the drafts' positions. Undefined where nothing
+// is given.
 struct DraftStepsTensors {
     std::array<at::Tensor, kNumPools> tables;
     at::Tensor reservation;       // [B * topk * S] int32 or longer
@@ -45,25 +45,25 @@ DraftStepsParams check_draft_steps(const DraftStepsArguments& arguments, DraftSt
 // Registers the op over a backend's run(params, tensors).
 template <auto run>
 void register_draft_steps(torch::Library& library) {
-    library.impl("draft_steps",
-                 [](at::TensorList tables, at::IntArrayRef addressing,
-                    const std::optional<at::Tensor>& req_pool_indices, const std::optional<at::Tensor>& reservation,
-                    const at::Tensor& seq_lens, const at::Tensor& rope_cos, const at::Tensor& rope_sin, int64_t pool,
-                    int64_t topk, int64_t num_steps, int64_t max_context_len, int64_t dummy_slot,
-                    const at::Tensor& slots, const at::Tensor& positions, const at::Tensor& kv_lens,
-                    const at::Tensor& cos, const at::Tensor& sin) {
-                     DraftStepsTensors tensors;
-                     tensors.slots = slots;
-                     tensors.positions = positions;
-                     tensors.kv_lens = kv_lens;
-                     tensors.cos = cos;
-                     tensors.sin = sin;
-                     const DraftStepsParams p =
-                         check_draft_steps({tables, addressing, req_pool_indices, reservation, seq_lens, rope_cos,
-                                            rope_sin, pool, topk, num_steps, max_context_len, dummy_slot},
-                                           tensors);
-                     run(p, tensors);
-                 });
+    library.impl(
+        "draft_steps",
+        [](at::TensorList tables, at::IntArrayRef addressing, const std::optional<at::Tensor>& req_pool_indices,
+           const std::optional<at::Tensor>& reservation, const at::Tensor& seq_lens, const at::Tensor& rope_cos,
+           const at::Tensor& rope_sin, int64_t pool, int64_t topk, int64_t num_steps, int64_t max_context_len,
+           int64_t dummy_slot, const at::Tensor& slots, const at::Tensor& positions, const at::Tensor& kv_lens,
+           const at::Tensor& cos, const at::Tensor& sin) {
+            DraftStepsTensors tensors;
+            tensors.slots = slots;
+            tensors.positions = positions;
+            tensors.kv_lens = kv_lens;
+            tensors.cos = cos;
+            tensors.sin = sin;
+            const DraftStepsParams p =
+                check_draft_steps({tables, addressing, req_pool_indices, reservation, seq_lens, rope_cos, rope_sin,
+                                   pool, topk, num_steps, max_context_len, dummy_slot},
+                                  tensors);
+            run(p, tensors);
+        });
 }
 
 }  // namespace dsv4

@@ -10,7 +10,8 @@
 
 namespace dsv4 {
 
-const char* const kLocNames[kNumPools] = {"full_loc", "swa_loc", "c4_loc", "c128_loc", "c4_state_loc", "c128_state_loc"};
+const char* const kLocNames[kNumPools] = {"full_loc", "swa_loc",      "c4_loc",
+                                          "c128_loc", "c4_state_loc", "c128_state_loc"};
 
 namespace {
 

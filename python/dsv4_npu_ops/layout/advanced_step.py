@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dsv4_npu_ops.layout.buffers import Buffer, empty_tensors
+from dsv4_npu_ops.layout.buffers import INT32, INT64, Buffer, empty_tensors, number_of
 from dsv4_npu_ops.layout.kv_layout import KVLayout
 from dsv4_npu_ops.layout.tables import RequestTables
 
@@ -47,6 +47,17 @@ class AdvancedStep:
     valid_counts: Tensor | None = None
     rejected_lens: Tensor | None = None
 
+    def lengths_and_tokens(self) -> tuple[Tensor, Tensor]:
+        """``seq_lens`` and ``token_ids``: what the next step starts from.
+
+        Raises:
+            ValueError: one of them was not asked for.
+        """
+        if self.seq_lens is None or self.token_ids is None:
+            name = "seq_lens" if self.seq_lens is None else "token_ids"
+            raise ValueError(f"AdvancedStep.lengths_and_tokens: {name} is None, expected a step that asked for it")
+        return self.seq_lens, self.token_ids
+
     @classmethod
     def empty(
         cls,
@@ -79,22 +90,21 @@ class AdvancedStep:
         if seq_lens is not None and list(seq_lens.shape) != [num_rows]:
             raise ValueError(f"AdvancedStep.empty: seq_lens has shape {list(seq_lens.shape)}, expected [{num_rows}]")
 
-        rows = (num_rows,)
-        full, swa = ((num_rows if pools.has_pool(pool) else 0,) for pool in ("full", "swa"))
+        full, swa = (num_rows if pools.has_pool(pool) else 0 for pool in ("full", "swa"))
         buffers: list[Buffer] = [
-            (torch.int32, rows),
-            (token_dtype, rows),
-            (torch.int64, rows),
-            (torch.int32, full),
-            (torch.int32, swa),
-            (torch.int64, rows),
+            (INT32, num_rows),
+            (number_of(token_dtype), num_rows),
+            (INT64, num_rows),
+            (INT32, full),
+            (INT32, swa),
+            (INT64, num_rows),
         ]
         if seq_lens is None:
-            buffers.append((lengths_dtype, rows))
+            buffers.append((number_of(lengths_dtype), num_rows))
         if hidden_shape is not None:
-            buffers.append((hidden_dtype, (num_rows, *hidden_shape)))
+            buffers.append((number_of(hidden_dtype), num_rows, *hidden_shape))
         if counts:
-            buffers += [(torch.int32, rows), (torch.int32, rows)]
+            buffers += [(INT32, num_rows), (INT32, num_rows)]
         made = empty_tensors(buffers, pools.device)
         # The optional ones lie behind the six.
         rest = iter(made[6:])

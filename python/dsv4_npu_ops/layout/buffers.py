@@ -19,24 +19,29 @@ DTYPES: tuple[torch.dtype, ...] = (
 )
 """In the order of the numbers by which the op knows them (csrc/torch/empty_tensors.cpp)."""
 
-_NUMBERS = {dtype: number for number, dtype in enumerate(DTYPES)}
+INT32, INT64, FLOAT32 = range(3)
 
-Buffer = tuple[torch.dtype, tuple[int, ...]]
-"""Dtype and shape of a buffer."""
+Buffer = tuple[int, ...]
+"""Number of a dtype, and sizes."""
+
+
+def number_of(dtype: torch.dtype) -> int:
+    """The number of a dtype.
+
+    Raises:
+        ValueError: it is not among those above.
+    """
+    if dtype not in DTYPES:
+        raise ValueError(f"empty: dtype is {dtype}, expected one of {', '.join(map(str, DTYPES))}")
+    return DTYPES.index(dtype)
 
 
 def empty_tensors(buffers: Iterable[Buffer], device: torch.device | str) -> list[Tensor]:
-    """Allocates the buffers on a device.
-
-    Raises:
-        ValueError: another dtype than those above.
-    """
+    """Allocates the buffers on a device."""
     if torch.compiler.is_compiling():
         # Sizes may be symbols.
-        return [torch.empty(shape, dtype=dtype, device=device) for dtype, shape in buffers]
+        return [torch.empty(shape, dtype=DTYPES[dtype], device=device) for dtype, *shape in buffers]
     numbers: list[int] = []
-    for dtype, shape in buffers:
-        if dtype not in _NUMBERS:
-            raise ValueError(f"empty: dtype is {dtype}, expected one of {', '.join(map(str, DTYPES))}")
-        numbers += (_NUMBERS[dtype], len(shape), *shape)
+    for buffer in buffers:
+        numbers += (len(buffer), *buffer)
     return torch.ops.dsv4_npu_ops.empty_tensors.default(numbers, torch.device(device))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dsv4_npu_ops.layout.buffers import Buffer, empty_tensors
+from dsv4_npu_ops.layout.buffers import INT32, INT64, Buffer, empty_tensors
 from dsv4_npu_ops.layout.capacity import group_capacity, page_columns
 from dsv4_npu_ops.layout.kv_layout import KVLayout
 from dsv4_npu_ops.layout.tables import RequestTables
@@ -80,19 +80,19 @@ class CompressMetadata:
         }
         c4_groups, c128_groups = (group_capacity(num_tokens, num_rows, ratio) for ratio in (4, 128))
         buffers: list[Buffer] = [
-            (torch.int64, (c4_groups,)),
-            (torch.int64, (c128_groups,)),
-            (torch.int32, (c4_groups if layout.has_pool("c4") else 0,)),
-            (torch.int32, (c128_groups if layout.has_pool("c128") else 0,)),
-            (torch.int32, (num_rows,)),
-            (torch.int32, (num_rows,)),
-            (torch.int32, (num_rows + 1,)),
-            (torch.int64, (num_tokens,)),
-            (torch.int32, (num_rows,)),
+            (INT64, c4_groups),
+            (INT64, c128_groups),
+            (INT32, c4_groups if layout.has_pool("c4") else 0),
+            (INT32, c128_groups if layout.has_pool("c128") else 0),
+            (INT32, num_rows),
+            (INT32, num_rows),
+            (INT32, num_rows + 1),
+            (INT64, num_tokens),
+            (INT32, num_rows),
         ]
         shared: list[Tensor] = []
         if page_tables is None:
-            buffers += [(torch.int32, (num_rows, columns[pool])) for pool in PAGE_TABLE_POOLS]
+            buffers += [(INT32, num_rows, columns[pool]) for pool in PAGE_TABLE_POOLS]
         else:
             shared = [_shared_rows(page_tables, pool, num_rows, columns[pool]) for pool in PAGE_TABLE_POOLS]
         return cls(*empty_tensors(buffers, device or layout.device), *shared)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from dsv4_npu_ops.layout.buffers import Buffer, empty_tensors
+from dsv4_npu_ops.layout.buffers import INT32, INT64, Buffer, empty_tensors, number_of
 
 FLAT, PAIRS = 1, 2
 """Formats of a slot mapping: slots, or pairs (block, offset)."""
@@ -67,13 +67,13 @@ class CompressorMetadata:
                     f"CompressorMetadata.empty: wanted names {name!r}, expected names among "
                     f"{', '.join(COMPRESSOR_FIELDS)}"
                 )
-        rope = (rope_dtype, (num_rows, 1, 1, rope_dim))
-        slots = (num_rows, 2) if slot_mapping_format == PAIRS else (num_rows,)
+        rope = (number_of(rope_dtype), num_rows, 1, 1, rope_dim)
+        pair = (2,) if slot_mapping_format == PAIRS else ()
         buffers: dict[str, Buffer] = {
             "cos": rope,
             "sin": rope,
-            "slot_mapping": (torch.int32, slots),
-            "positions": (torch.int64, (num_rows,)),
+            "slot_mapping": (INT32, num_rows, *pair),
+            "positions": (INT64, num_rows),
         }
         return cls(**dict(zip(wanted, empty_tensors([buffers[name] for name in wanted], device), strict=True)))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dsv4_npu_ops.layout.buffers import empty_tensors
+from dsv4_npu_ops.layout.buffers import INT32, INT64, empty_tensors, number_of
 
 
 @dataclass(slots=True)
@@ -55,7 +55,6 @@ class DraftSteps:
                 f"DraftSteps.empty: num_steps, num_entries and rope_dim are {num_steps}, {num_entries} and {rope_dim}, "
                 "expected at least 0"
             )
-        shape, rope = (num_steps, num_entries), (dtype, (num_steps, num_entries, rope_dim))
-        return cls(
-            *empty_tensors([(torch.int32, shape), (torch.int64, shape), (torch.int32, shape), rope, rope], device)
-        )
+        rope = (number_of(dtype), num_steps, num_entries, rope_dim)
+        places, positions = (INT32, num_steps, num_entries), (INT64, num_steps, num_entries)
+        return cls(*empty_tensors([places, positions, places, rope, rope], device))

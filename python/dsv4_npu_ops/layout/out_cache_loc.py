@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dsv4_npu_ops.layout.buffers import empty_tensors
+from dsv4_npu_ops.layout.buffers import INT32, empty_tensors
 from dsv4_npu_ops.layout.capacity import group_capacity
 from dsv4_npu_ops.layout.kv_layout import POOLS, RAW_TOKENS_PER_SLOT, KVLayout
 from dsv4_npu_ops.layout.tables import RequestTables
@@ -68,4 +68,4 @@ class OutCacheLoc:
             return num_tokens if ratio == 1 else group_capacity(num_tokens, num_rows, ratio)
 
         sizes = [entries(pool) if layout.has_pool(pool) else 0 for pool in POOLS]
-        return cls(*empty_tensors([(torch.int32, (size,)) for size in sizes], device or layout.device))
+        return cls(*empty_tensors([(INT32, size) for size in sizes], device or layout.device))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dsv4_npu_ops.layout.buffers import empty_tensors
+from dsv4_npu_ops.layout.buffers import FLOAT32, empty_tensors
 from dsv4_npu_ops.layout.compress_metadata import CompressMetadata
 from dsv4_npu_ops.layout.kv_layout import KVLayout
 from dsv4_npu_ops.layout.out_cache_loc import OutCacheLoc
@@ -56,7 +56,7 @@ class VerifyStep:
             raise ValueError(f"VerifyStep.empty: rope_dim is {rope_dim}, expected at least 0")
         metadata = CompressMetadata.empty(layout, num_rows, num_tokens, max_seq_len, page_tables, device)
         groups = [
-            (torch.float32, (positions.shape[0], rope_dim))
+            (FLOAT32, positions.shape[0], rope_dim)
             for positions in (metadata.positions_c4, metadata.positions_c128)
             for _ in ("cos", "sin")
         ]

@@ -309,9 +309,9 @@ class StepBuilder:
             hidden_states=None if hidden is None else self._for_ops(hidden),
         )
         states = advanced.hidden_states
-        assert advanced.seq_lens is not None and advanced.token_ids is not None
+        seq_lens, token_ids = advanced.lengths_and_tokens()
         return (
-            self._for_model(advanced.seq_lens),
-            self._for_model(advanced.token_ids),
+            self._for_model(seq_lens),
+            self._for_model(token_ids),
             None if states is None else self._for_model(states),
         )

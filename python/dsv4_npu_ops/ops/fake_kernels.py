@@ -53,9 +53,9 @@ def writes_only(*arguments: Any, **named: Any) -> None:
 def _empty_tensors(numbers: Sequence[int], device: torch.device) -> list[Tensor]:
     tensors, rest = [], list(numbers)
     while rest:
-        dtype, dimensions, *rest = rest
-        tensors.append(torch.empty(rest[:dimensions], dtype=DTYPES[dtype], device=device))
-        rest = rest[dimensions:]
+        count, dtype, *rest = rest
+        tensors.append(torch.empty(rest[: count - 1], dtype=DTYPES[dtype], device=device))
+        rest = rest[count - 1 :]
     return tensors
 
 

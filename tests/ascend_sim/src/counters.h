@@ -32,6 +32,7 @@ struct Counters {
 struct GmTraffic {
     uint64_t read_bytes = 0;
     uint64_t written_bytes = 0;
+    uint64_t block_bytes = 0;  // both, every 32-byte block that a copy touches counted in full
 };
 
 struct LaunchCounters {

@@ -164,6 +164,19 @@ void RecordCell(Pipe pipe, const GmAccess& access, GmCell& cell, uint32_t number
     }
 }
 
+// Bytes of the 32-byte blocks that ranges touch. Ranges without gaps are one.
+uint64_t BlockBytes(const Ranges& ranges) {
+    constexpr uint64_t kBlock = 32;
+    const bool joined = ranges.pitch == ranges.bytes;
+    const uint64_t length = joined ? uint64_t{ranges.bytes} * ranges.count : ranges.bytes;
+    uint64_t total = 0;
+    for (uint32_t i = 0; i < (joined ? 1 : ranges.count); ++i) {
+        const uint64_t from = ranges.first + i * ranges.pitch;
+        total += (from + length + kBlock - 1) / kBlock * kBlock - from / kBlock * kBlock;
+    }
+    return total;
+}
+
 }  // namespace
 
 void CheckAndRecordGm(const Call& call, Pipe pipe, const GmAccess& access, uint32_t number) {
@@ -192,6 +205,7 @@ void CheckAndRecordGm(const Call& call, Pipe pipe, const GmAccess& access, uint3
     }
     const uint64_t bytes = uint64_t{access.ranges.bytes} * access.ranges.count;
     (access.write ? allocation.traffic.written_bytes : allocation.traffic.read_bytes) += bytes;
+    allocation.traffic.block_bytes += BlockBytes(access.ranges);
 }
 
 void LoadGmStates(uint64_t gm_address, uint32_t ub_address, uint32_t bytes) {
@@ -243,6 +257,7 @@ std::map<std::string, GmTraffic> CollectTraffic() {
         if (traffic.read_bytes + traffic.written_bytes != 0) {
             out[entry.second.name].read_bytes += traffic.read_bytes;
             out[entry.second.name].written_bytes += traffic.written_bytes;
+            out[entry.second.name].block_bytes += traffic.block_bytes;
         }
     }
     return out;
