@@ -4,7 +4,6 @@ import importlib.util
 import random
 import sys
 
-import explore
 import hypothesis
 import numpy
 import pytest

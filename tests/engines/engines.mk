@@ -5,13 +5,16 @@ TEST_PARTS += test-engines
 REST_PARTS += test-engines-thorough
 
 SGLANG_VERSIONS = 0.5.17 0.5.20 0.5.23
+VLLM_ASCEND_VERSION = 0.23.0
 SGLANG_OTHER_VERSIONS = 0.5.15 0.5.18 0.5.19 0.5.21 0.5.22
 
 test-engines: build
 	for version in $(SGLANG_VERSIONS); do SGLANG_VERSION=$$version $(PYTEST) tests/engines/sglang || exit 1; done
+	VLLM_ASCEND_VERSION=$(VLLM_ASCEND_VERSION) $(PYTEST) tests/engines/vllm_ascend
 
 # The other versions; and the kernels, in the device simulator.
 test-engines-thorough: build-sim
 	for version in $(SGLANG_OTHER_VERSIONS); do SGLANG_VERSION=$$version $(PYTEST) tests/engines/sglang || exit 1; done
 	for version in $(SGLANG_VERSIONS); do \
 		SGLANG_VERSION=$$version DSV4_BACKEND=ascend-sim $(PYTEST) tests/engines/sglang || exit 1; done
+	VLLM_ASCEND_VERSION=$(VLLM_ASCEND_VERSION) DSV4_BACKEND=ascend-sim $(PYTEST) tests/engines/vllm_ascend

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+
 from engines.vllm_ascend.loading import CpuGpuBuffer, CUDAGraphMode
 from engines.vllm_ascend.world import AttentionGroup, State, World, va
 

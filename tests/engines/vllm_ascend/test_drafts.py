@@ -4,10 +4,10 @@ import random
 
 import pytest
 import torch
-from engines.vllm_ascend.proposers import EAGER, FULL, drafted_batch, proposer_of, run_stack
-from engines.vllm_ascend.world import Limits, World, cann, differences, never, ours, snapshot
 
 from dsv4_npu_ops.engines import hooks
+from engines.vllm_ascend.proposers import EAGER, FULL, drafted_batch, proposer_of, run_stack
+from engines.vllm_ascend.world import Limits, World, cann, differences, never, ours, snapshot
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from dsv4_npu_ops.engines.hooks import Hook, Unexpected
 from dsv4_npu_ops.engines.sglang.shadow import compare
 from dsv4_npu_ops.engines.sglang.tables import tables_of_allocator
 from dsv4_npu_ops.layout import StepRows
-from dsv4_npu_ops.layout.buffers import empty_tensors
+from dsv4_npu_ops.layout.buffers import INT32, INT64, empty_tensors, number_of
 from dsv4_npu_ops.layout.step import STEP_FIELDS
 from dsv4_npu_ops.layout.step_rows import COMMITTED
 from dsv4_npu_ops.ops.step import bits, fill_step
@@ -44,8 +44,8 @@ def build_verify_bundle(
     tokens = size * width
     room4, room128 = max(1, min(tokens, tokens // 4 + size)), max(1, min(tokens, tokens // 128 + size))
     rows = StepRows(tables.staging.to_device(host_rows.seq_lens)[0], COMMITTED, None, width)
-    wanted = [(torch.int64, (tokens,)), (full.dtype, (room4,)), (torch.int64, (room128,))]
-    wanted += [(torch.int32, (tokens,))] * 2 * tables.has_state_pages
+    wanted = [(INT64, tokens), (number_of(full.dtype), room4), (INT64, room128)]
+    wanted += [(INT32, tokens)] * 2 * tables.has_state_pages
     swa, c4, c128, *states = made = empty_tensors(wanted, full.device)
     fill_step(tables.tables, rows, made, _BITS[len(made)], _first(requests, size))
     return type(reserved)(full, swa, _first(c4, c4_groups), _first(c128, c128_groups), *states)

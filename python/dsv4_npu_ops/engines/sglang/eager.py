@@ -17,7 +17,7 @@ from dsv4_npu_ops.engines.sglang.step_call import Buffers, StepCall
 from dsv4_npu_ops.engines.sglang.tables import tables_of_backend
 from dsv4_npu_ops.engines.sglang.versions import installed, without_known_faults
 from dsv4_npu_ops.layout import StepRows
-from dsv4_npu_ops.layout.buffers import Buffer, empty_tensors
+from dsv4_npu_ops.layout.buffers import INT32, INT64, Buffer, empty_tensors
 from dsv4_npu_ops.layout.step_rows import COMMITTED, FINAL, PREFILL
 
 _MIXIN = "sglang.srt.hardware_backend.npu.attention.ascend_dsv4_backend.CompressorAscendBackendMixin"
@@ -162,29 +162,29 @@ def _step(
         raise Unexpected("lengths of another number of rows than the batch")
     longest = max(finals, default=0)
     width = widths if isinstance(widths, int) else max(1, max(widths, default=0))
-    wanted: dict[str, Buffer] = {"start_pos": (torch.int32, (batch,)), "seqused": (torch.int32, (batch,))}
+    wanted: dict[str, Buffer] = {"start_pos": (INT32, batch), "seqused": (INT32, batch)}
     groups: dict[int, int] = {}
     for ratio in _RATIOS:
         if ratio not in self._dsv4_unique_compress_ratios:
             continue
-        room = (max(1, min(tokens, tokens // ratio + batch)),)
-        wanted[f"positions_c{ratio}"] = torch.int64, room
+        room = max(1, min(tokens, tokens // ratio + batch))
+        wanted[f"positions_c{ratio}"] = INT64, room
         if has_bundle:
-            wanted[f"out_c{ratio}_loc"] = torch.int32, room
+            wanted[f"out_c{ratio}_loc"] = INT32, room
         columns = -(-max(1, longest // ratio) // tables.page_sizes[ratio])
-        wanted[f"c{ratio}_page_table"] = torch.int32, (batch, columns)
+        wanted[f"c{ratio}_page_table"] = INT32, batch, columns
         if isinstance(widths, list):
             spans = zip(finals, widths, strict=True)
             groups[ratio] = sum(final // ratio - (final - width) // ratio for final, width in spans)
     if tables.has_state_pages:
         pages = max(1, -(-longest // int(self.page_size)))
-        wanted |= {f"c{ratio}_state_page_table": (torch.int32, (batch, pages)) for ratio in _RATIOS}
+        wanted |= {f"c{ratio}_state_page_table": (INT32, batch, pages) for ratio in _RATIOS}
         if rows.form == FINAL:  # a decode
-            wanted |= {f"out_c{ratio}_state_loc": (torch.int32, (batch,)) for ratio in _RATIOS}
+            wanted |= {f"out_c{ratio}_state_loc": (INT32, batch) for ratio in _RATIOS}
     arch35 = _is_arch35()
     if not arch35:
         for ratio in tables.state_ratios:
-            wanted[f"c{ratio}_state_locs"] = torch.int32, (batch, _LEAD[ratio] + width)
+            wanted[f"c{ratio}_state_locs"] = INT32, batch, _LEAD[ratio] + width
     cycle = forward_batch.req_pool_indices.to(torch.int32).contiguous() if arch35 else None
     made = empty_tensors(wanted.values(), rows.seq_lens.device)
     buffers = Buffers(dict(zip(wanted, made, strict=True)))

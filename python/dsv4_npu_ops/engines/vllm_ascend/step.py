@@ -14,7 +14,7 @@ from dsv4_npu_ops.engines.hooks import Unexpected
 from dsv4_npu_ops.layout import PageTable, RequestTables, StepRows
 from dsv4_npu_ops.layout.kv_layout import POOLS
 from dsv4_npu_ops.layout.step import STEP_FIELDS
-from dsv4_npu_ops.ops.step import fill_step
+from dsv4_npu_ops.ops.step import bits, fill_step
 
 TOKEN_POOLS = ("swa", "c4_state", "c128_state", "full")
 """Pools that stand for groups of the engine, in their order: to slots of tokens a pool is a table and a block size."""
@@ -81,11 +81,11 @@ class Launches:
         step_rows = StepRows.mixed(offsets[: requests + 1], seq_lens[:requests])
         calls: list[Callable[[], object]] = []
         for i, (tables, slots, fields) in enumerate(self._parts):
-            out, wanted = [group_slots[:tokens] for group_slots in slots], list(fields)
+            named = dict(zip(fields, (group_slots[:tokens] for group_slots in slots), strict=True))
             if i == 0:
-                out.append(start_pos[:requests])
-                wanted.append(STEP_FIELDS.index("start_pos"))
-            calls.append(partial(fill_step, tables, step_rows, out, wanted, dummy_slots=NO_SLOTS))
+                named[STEP_FIELDS.index("start_pos")] = start_pos[:requests]
+            out = [buffer for _, buffer in sorted(named.items(), key=lambda item: item[0])]
+            calls.append(partial(fill_step, tables, step_rows, out, bits(list(named)), None, None, None, NO_SLOTS))
         if requests < rows:
             calls.append(start_pos[requests:rows].zero_)
         return calls
