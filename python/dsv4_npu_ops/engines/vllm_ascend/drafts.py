@@ -173,6 +173,7 @@ class _Draft:
             total, width, slot_mapping_format=self._form, rope_dtype=cos.dtype, device=device
         )
         assert self._out.slot_mapping is not None and self._out.positions is not None
+        assert self._out.cos is not None and self._out.sin is not None
         self.slots, self.positions = self._out.slot_mapping.split(entries), self._out.positions
         # Beyond the longest sequence there are no RoPE rows here: such a draft is a dummy.
         self._tables = cos.view(-1, width)[: self._longest], sin.view(-1, width)[: self._longest]
