@@ -187,9 +187,11 @@ def test_nothing_new(device, rows):
 
 
 @pytest.mark.one_variant
-def test_a_million_tokens(device):
-    """One row, lists used up to the last page."""
-    world = World.of(128, 16, (8192, 8192, 512), 512, lambda ids: list(ids)[::-1])
+@pytest.mark.parametrize("c128_page_size", [16, 8192])
+def test_a_million_tokens(device, c128_page_size):
+    """One row, lists used up to the last page; pages of c128 in many parts, and longer than a tile."""
+    columns = 8192 // c128_page_size
+    world = World.of(128, c128_page_size, (8192, 8192, columns), columns, lambda ids: list(ids)[::-1])
     world.run([(1, 0, 2**20)], device)
     assert world.lists == [[], [], []]
 
