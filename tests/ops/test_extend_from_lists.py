@@ -420,6 +420,18 @@ def test_too_few_pages_on_a_device(ascend_sim, blocks):
 
 
 @pytest.mark.device_only
+def test_what_a_long_bad_row_leaves_is_zeros(ascend_sim):
+    world = World.of(128, 16, (150, 150, 9), 5)
+    rows = [(1, 0, 130, -1), (-2, 0, 17000, -1)]
+    got = extend_from_lists(*Tensors(world, rows, "cpu").arguments(), 17130, 4282, 133, 8, 128, 16)
+    want = oracle(rows[:1], world.lists, world.mapping, world.table, world.owners, 128, 16)
+    (lane,) = ascend_sim.take_errors()
+    assert lane[:4] == [14, 3, 1, -2]
+    for loc, slots in zip(got, want, strict=True):
+        assert loc.tolist() == slots + [0] * (loc.numel() - len(slots))
+
+
+@pytest.mark.device_only
 def test_a_tail_inside_a_page_on_a_device(ascend_sim):
     torch.ops.dsv4_npu_ops.extend_from_lists(*example_arguments(swa_tail=130).values())
     assert [8, 0, 2177] in [lane[1:4] for lane in ascend_sim.take_errors()]
