@@ -78,14 +78,9 @@ class Allocation:
         self._lists = pools.free_lists()
         # What the plug-in reads once, when it starts.
         self._columns = c128_pages._columns_in_use(pools.pool.req_to_c128_sidecar)
-        self._tables = [
-            (table, table.clone())
-            for table in (
-                pools.pool.req_to_c128_sidecar,
-                pools.allocator.c128_page_refcount,
-                pools.allocator.full_to_swa_index_mapping,
-            )
-        ]
+        # Not the mapping, which the next call writes as this one: copying it would empty the caches.
+        tables_to_restore = (pools.pool.req_to_c128_sidecar, pools.allocator.c128_page_refcount)
+        self._tables = [(table, table.clone()) for table in tables_to_restore]
 
     def undo(self) -> None:
         """The pools as they were."""

@@ -187,9 +187,11 @@ def test_nothing_new(device, rows):
 
 
 @pytest.mark.one_variant
-def test_a_million_tokens(device):
-    """One row, lists used up to the last page."""
-    world = World.of(128, 16, (8192, 8192, 512), 512, lambda ids: list(ids)[::-1])
+@pytest.mark.parametrize("c128_page_size", [16, 8192])
+def test_a_million_tokens(device, c128_page_size):
+    """One row, lists used up to the last page; pages of c128 in many parts, and longer than a tile."""
+    columns = 8192 // c128_page_size
+    world = World.of(128, c128_page_size, (8192, 8192, columns), columns, lambda ids: list(ids)[::-1])
     world.run([(1, 0, 2**20)], device)
     assert world.lists == [[], [], []]
 
@@ -415,6 +417,18 @@ def test_too_few_pages_on_a_device(ascend_sim, blocks):
     assert ascend_sim.take_errors() == [[14, 7, 2, 640, 0, 0, 0, 0]]
     assert full.tolist() == [2686, 2687, *range(896, 1024), 256] + [0] * 128
     assert c128.tolist() == [95, 128, 0]
+
+
+@pytest.mark.device_only
+def test_what_a_long_bad_row_leaves_is_zeros(ascend_sim):
+    world = World.of(128, 16, (150, 150, 9), 5)
+    rows = [(1, 0, 130, -1), (-2, 0, 17000, -1)]
+    got = extend_from_lists(*Tensors(world, rows, "cpu").arguments(), 17130, 4282, 133, 8, 128, 16)
+    want = oracle(rows[:1], world.lists, world.mapping, world.table, world.owners, 128, 16)
+    (lane,) = ascend_sim.take_errors()
+    assert lane[:4] == [14, 3, 1, -2]
+    for loc, slots in zip(got, want, strict=True):
+        assert loc.tolist() == slots + [0] * (loc.numel() - len(slots))
 
 
 @pytest.mark.device_only

@@ -224,6 +224,32 @@ def test_pages_that_are_replaced_are_released():
     assert pair.fallbacks == []
 
 
+def test_several_rows_replace_pages_at_once():
+    """Of different numbers, beside a row that replaces none."""
+    pair = Pair(4, CONTEXT, 200, 200, 20)
+    pair("start", 1)
+    pair("extend", [(1, 3 * GROUP)])
+    pair("cache", 1)
+    pair("start", 2, 0, GROUP, matched=3 * GROUP)
+    pair("start", 3)
+    pair("start", 4, 0, 2 * GROUP, matched=3 * GROUP)
+    pair("extend", [(2, 3 * GROUP), (3, 2 * GROUP), (4, 3 * GROUP)])
+    assert pair.ours.allocator.c128_page_refcount[1:4].tolist() == [4, 3, 2]
+    assert pair.fallbacks == []
+
+
+def test_a_request_that_goes_back_replaces_its_own_pages():
+    """Not what SGLang does, but what its functions allow."""
+    pair = Pair(1, CONTEXT, 120, 120, 12)
+    pair("start", 1)
+    pair("extend", [(1, 3 * GROUP)])
+    for pools in (pair.theirs, pair.ours):
+        pools.requests[1].allocated = GROUP
+    pair("extend", [(1, 2 * GROUP + 5)])
+    assert pair.ours.allocator.c128_page_refcount[1:6].tolist() == [1, 0, 1, 1, 0]
+    assert pair.fallbacks == []
+
+
 def test_the_last_owner_of_a_replaced_page_gives_it_back():
     pair = Pair(3, CONTEXT, 120, 120, 4)
     pair("start", 1)
@@ -393,7 +419,9 @@ def test_an_allocator_of_another_kind_is_sglangs(monkeypatch, change, reason):
     assert reason in fallbacks[0]
 
 
-@pytest.mark.parametrize("left_out", ["replace_req_c128_prefix", "free", "maybe_write_dsv4_extend"])
+@pytest.mark.parametrize(
+    "left_out", ["replace_req_c128_prefix", "free", "maybe_write_dsv4_extend", "maybe_write_dsv4_decode"]
+)
 def test_a_hook_that_is_refused_leaves_the_others_exact(left_out):
     """Without the writers of the sidecar in view, what new pages replace is always released, as SGLang does it."""
     pair = Pair(3, CONTEXT, 120, 120, 12)
@@ -401,7 +429,7 @@ def test_a_hook_that_is_refused_leaves_the_others_exact(left_out):
         ("start", 1),
         ("extend", [(1, 3 * GROUP)]),
         ("cache", 1),
-        ("start", 2, 0, GROUP),
+        ("start", 2, 0, GROUP, 3 * GROUP),
         ("extend", [(2, 2 * GROUP)]),
         ("free", 2),
         ("start", 2, 0, GROUP),

@@ -151,7 +151,11 @@ def _extend(
         pool.free_pages = pool.free_pages[count:]
     # As SGLang has it where no group is completed, its type included.
     loc[3] = loc[3] if needs.c128 else allocator._empty_loc
-    return c128_pages.written_bundle(loc, replaced, needs.new_columns)
+    from sglang.srt.model_executor.forward_batch_info import DSV4OutCacheLoc
+
+    bundle = DSV4OutCacheLoc(*loc)
+    c128_pages.mark_written(bundle, request_pool, replaced, needs.new_columns)
+    return bundle
 
 
 def _check_known(allocator: Any, request_pool: Any, rows: tuple[Any, ...], count: int) -> None:

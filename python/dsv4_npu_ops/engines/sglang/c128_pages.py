@@ -8,6 +8,7 @@ columns in use is kept for each row, and an extend whose new pages go behind it 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from torch import Tensor
@@ -15,32 +16,52 @@ from torch import Tensor
 from dsv4_npu_ops.engines.hooks import Hook
 
 _COLUMNS = "_dsv4_npu_ops_c128_columns"  # of a request pool: list of int by row, or None where nobody keeps it
+_WRITES = "_dsv4_npu_ops_table_writes"  # of a request pool: whether table writes release what was replaced
 _REPLACED = "_dsv4_npu_ops_c128_replaced"  # of a bundle: what its new pages replaced, and where
 _ALLOCATOR = "sglang.srt.hardware_backend.npu.dsv4.dsv4_allocator.DSV4NPUTokenToKVPoolAllocator"
 
 
 def track(allocator: Any, request_pool: Any) -> None:
     """Starts to keep the columns of a request pool's rows; reads the sidecar then, once."""
-    if hasattr(request_pool, _COLUMNS):
+    if hasattr(request_pool, _WRITES):
         return
-    # Nothing is replaced by no pages; a hook that is in place sees it, and one that was refused does not.
-    setattr(request_pool, _COLUMNS, None)
-    allocator.replace_req_c128_prefix(0, request_pool.req_to_c128_sidecar[0, :0], request_pool)
+    if not hasattr(request_pool, _COLUMNS):
+        # Nothing is replaced by no pages; a hook that is in place sees it, and one that was refused does not.
+        setattr(request_pool, _COLUMNS, None)
+        allocator.replace_req_c128_prefix(0, request_pool.req_to_c128_sidecar[0, :0], request_pool)
+    setattr(request_pool, _WRITES, _table_writes_are_ours())
 
 
-def written_bundle(loc: Sequence[Tensor], replaced: Tensor, new_columns: list[tuple[int, int, int]]) -> Any:
-    """SGLang's bundle of slots, whose pages are in the sidecar and have their owner.
+def _table_writes_are_ours() -> bool:
+    """Whether all table writes know the bundles of our allocations; SGLang's own do nothing without its tables."""
+    from sglang.srt.hardware_backend.npu.dsv4 import dsv4_common_hooks as writes
+
+    untouched: tuple[None, list[Any]] = (None, [])
+
+    def knows(write: Callable[[Any, Any], None]) -> bool:
+        bundle = SimpleNamespace(**{_REPLACED: untouched})
+        write(SimpleNamespace(out_cache_loc_dsv4=bundle, req_to_token_pool=None), bundle)
+        return getattr(bundle, _REPLACED) is not untouched
+
+    return (
+        knows(lambda batch, bundle: writes.maybe_write_dsv4_extend(batch, None, None, None))
+        and knows(lambda batch, bundle: writes.maybe_write_dsv4_decode(batch, None, 1))
+        and knows(lambda batch, bundle: writes.write_dsv4_prealloc_tables(None, None, 0, 0, bundle))
+    )
+
+
+def mark_written(bundle: Any, request_pool: Any, replaced: Tensor, new_columns: list[tuple[int, int, int]]) -> None:
+    """Says of a bundle that its pages are in the sidecar and have their owner.
 
     Args:
-        loc: slots of full, swa, c4 and c128.
         replaced: what stood in the sidecar before, for each new page.
         new_columns: (row of the batch, begin, end) of the columns that got new pages.
     """
-    from sglang.srt.model_executor.forward_batch_info import DSV4OutCacheLoc
-
-    bundle = DSV4OutCacheLoc(*loc)
+    if new_columns and not getattr(request_pool, _WRITES):
+        # SGLang's own table writes will find all pages where they would put them, and those that were there gone.
+        _release(request_pool, replaced, new_columns, lambda i, begin: True)
+        new_columns = []
     setattr(bundle, _REPLACED, (replaced, new_columns))
-    return bundle
 
 
 def is_written(bundle: Any) -> bool:
@@ -55,18 +76,30 @@ def release_replaced(request_pool: Any, bundle: Any, requests: Callable[[], Sequ
         requests: gives the rows of the request pool, by row of the batch; called where c128 pages were taken.
     """
     replaced, new_columns = getattr(bundle, _REPLACED)
+    setattr(bundle, _REPLACED, (replaced, []))  # once
     if not new_columns:
         return
-    setattr(bundle, _REPLACED, (replaced, []))  # once
-    rows = requests()
     in_use = getattr(request_pool, _COLUMNS)
+    if in_use is None:
+        _release(request_pool, replaced, new_columns, lambda i, begin: True)
+        return
+    rows = requests()
+    _release(request_pool, replaced, new_columns, lambda i, begin: in_use[rows[i]] > begin)
+    for i, _, end in new_columns:
+        in_use[rows[i]] = max(in_use[rows[i]], end)
+
+
+def _release(
+    request_pool: Any,
+    replaced: Tensor,
+    new_columns: list[tuple[int, int, int]],
+    may_replace: Callable[[int, int], bool],
+) -> None:
+    """Row by row, as SGLang does it, which decides the order of its free pages."""
     done = 0
     for i, begin, end in new_columns:
-        row = rows[i]
-        if in_use is None or in_use[row] > begin:
+        if may_replace(i, begin):
             request_pool._dsv4_allocator.release_c128_pages(replaced[done : done + end - begin])
-        if in_use is not None:
-            in_use[row] = max(in_use[row], end)
         done += end - begin
 
 

@@ -27,7 +27,7 @@ def maybe_write_dsv4_extend(
     bundle = batch.out_cache_loc_dsv4
     if not c128_pages.is_written(bundle):
         return original(batch, req_pool_indices_cpu, prefix_lens_cpu, seq_lens_cpu)
-    c128_pages.release_replaced(batch.req_to_token_pool, bundle, req_pool_indices_cpu.tolist)
+    c128_pages.release_replaced(batch.req_to_token_pool, bundle, lambda: req_pool_indices_cpu.tolist())
 
 
 def maybe_write_dsv4_decode(original: Callable[..., Any], batch: Any, seq_lens_cpu: Tensor, token_per_req: int) -> None:
