@@ -4,6 +4,7 @@ import importlib.util
 import random
 import sys
 
+import explore
 import hypothesis
 import numpy
 import pytest
@@ -61,3 +62,9 @@ def test_global_generators_start_alike(consumed, again):
     assert round(torch.rand(()).item(), 4) == 0.4963
     assert round(random.random(), 4) == 0.8444
     assert round(numpy.random.random(), 4) == 0.5488
+
+
+def test_an_exploration_says_which_seeds_failed():
+    assert explore.summary(1, []) == "1 round, none failed"
+    assert explore.summary(2, [7]) == "2 rounds, 1 failed: seed 7"
+    assert explore.summary(30, [7, 9]) == "30 rounds, 2 failed: seeds 7, 9"

@@ -8,7 +8,7 @@ REST_PARTS += test-npu-sim-thorough
 
 TORCH_NPU_OF_PY = 2.13.0
 TORCH_NPU ?= $(TORCH_NPU_OF_PY)
-# The oldest and the newest that have run on the simulated NPU.
+# The oldest that engines have, and the newest.
 TORCH_NPU_VERSIONS ?= 2.10.0.post4 2.14.0
 
 ifeq ($(TORCH_NPU),$(TORCH_NPU_OF_PY))

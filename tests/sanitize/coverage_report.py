@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -43,15 +42,20 @@ def report_coverage(build: Build) -> None:
 
 def sources_of(build: Build, folder: str) -> Iterable[Source]:
     """Sources below csrc that object files in a folder of the build were made of."""
-    objects = build.folder / "cmake" / folder
-    command = [sys.executable, "-m", "gcovr", "--root", str(ROOT), "--filter", "csrc/", "--json", "-", str(objects)]
-    command += ["--gcov-ignore-parse-errors=all", "--merge-mode-functions=merge-use-line-min"]
-    found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout)
-    for file in found["files"]:
-        hits: dict[int, int] = {}
-        for line in file["lines"]:
-            hits[line["line_number"]] = hits.get(line["line_number"], 0) + line["count"]
-        yield Source(file["file"], len(hits), tuple(sorted(number for number, count in hits.items() if not count)))
+    hits: dict[str, dict[int, int]] = {}
+    # The notes of the compiler lie beside every object file; what has run, only beside those that have.
+    for notes in sorted((build.folder / "cmake" / folder).rglob("*.gcno")):
+        command = ["gcov", "--json-format", "--stdout", str(notes)]
+        found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, cwd=build.folder).stdout)
+        for file in found["files"]:
+            # The extension's are relative already, for it is built without folders of this machine.
+            path = file["file"].removeprefix(f"{ROOT}/")
+            if path.startswith("csrc/"):
+                lines = hits.setdefault(path, {})
+                for line in file["lines"]:
+                    lines[line["line_number"]] = lines.get(line["line_number"], 0) + line["count"]
+    for path, lines in sorted(hits.items()):
+        yield Source(path, len(lines), tuple(sorted(number for number, count in lines.items() if not count)))
 
 
 def spans(numbers: Iterable[int]) -> str:

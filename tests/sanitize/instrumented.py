@@ -122,8 +122,8 @@ class Build:
         }
 
     def clear_reports(self) -> None:
-        """Removes what earlier runs have reported."""
-        for report in self.reports.glob("*"):
+        """Removes what earlier runs have reported, or counted."""
+        for report in [*self.reports.glob("*"), *self.folder.rglob("*.gcda")]:
             report.unlink()
 
     def reported(self) -> list[Path]:

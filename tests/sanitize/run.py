@@ -51,9 +51,10 @@ PARTS: dict[str, dict[str, Part]] = {
             SERIAL,
         ),
     },
+    # What a process has run is written when it ends, and workers of xdist may be ended before.
     "coverage": {
-        "cpu": Part((*CPU_TESTS, "tests/test_row_arguments.py")),
-        "kernels": Part(("tests/ops", "tests/cache"), variables=KERNELS),
+        "cpu": Part((*CPU_TESTS, "tests/test_row_arguments.py"), SERIAL),
+        "kernels": Part(("tests/ops", "tests/cache"), SERIAL, {**KERNELS, "DSV4_SIM_BLOCKS": "7"}),
     },
 }
 
