@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "common/pool_address.h"
 
@@ -45,9 +46,7 @@ class PoolSlots {
             with_entries(pool, slot_entry_elems(request, begin, a),
                          [&](const auto* entries) { convert_slots(entries, a, end - begin, dummy, out); });
         } else if (a.kind == kRequestRing) {
-            for (int64_t unit = begin; unit < end; ++unit) {
-                *out++ = static_cast<T>(request_ring_slot(request, unit, a));
-            }
+            write_ring(request, begin, end, a, out);
         } else if (a.kind == kMapped || a.kind == kPageRing) {
             write_from_base(pool, request, begin, end, dummy, out);
         } else {
@@ -153,6 +152,17 @@ class PoolSlots {
                 *out++ = first == kNoSlot ? dummy : static_cast<T>(first + (unit - begin));
             }
             begin = page_end;
+        }
+    }
+
+    // Up to the ring's end at a time: slots follow each other.
+    template <typename T>
+    static void write_ring(int64_t request, int64_t begin, int64_t end, const PoolAddress& a, T* out) {
+        while (begin < end) {
+            const int64_t run = std::min(end, next_page_start(begin, a.ring_shift)) - begin;
+            std::iota(out, out + run, static_cast<T>(request_ring_slot(request, begin, a)));
+            begin += run;
+            out += run;
         }
     }
 
