@@ -176,7 +176,8 @@ def test_a_history(device):
     world.run([(2, 2047, 2177)], device)
     for step in range(1, 7):
         world.run([(2, 2176 + step, 2177 + step), (0, 129 + step, 130 + step)], device, decode=step > 2)
-    world.run([(1, 640, 640), (2, 2183, 2304)], device)
+    world.run([(0, 136, 137), (2, 2183, 2184)], device, dtypes=(torch.int32,) * 4, decode=True)
+    world.run([(1, 640, 640), (2, 2184, 2304)], device)
     world.run([(2, 2304, 2432), (3, 0, 128)], device)
 
 
@@ -395,6 +396,16 @@ def test_what_is_bad_on_a_device_is_left_out_and_reported(ascend_sim, blocks, na
         assert arguments["c128_table"].tolist() == world.table
         assert arguments["c128_owners"].tolist() == world.owners
         return
+    mapping = example().mapping
+    if name == "full_to_swa":
+        mapping[2685] = 0
+    for full, swa in zip(got[0].tolist(), got[1].tolist(), strict=True):
+        if full > 0:
+            mapping[full] = swa
+    assert arguments["full_to_swa"].tolist() == mapping
+    untouched = example() if name == "c128_pages" else world
+    assert arguments["c128_table"].tolist() == untouched.table
+    assert arguments["c128_owners"].tolist() == untouched.owners
     # Slots of the bad page alone are missing.
     lost = {
         "full_to_swa": (1, [0, 1]),
@@ -455,6 +466,9 @@ def test_device_traffic(ascend_sim):
     assert launch["kernel"] == "extend_from_lists"
     tokens = 3 * 1024
     assert launch["mte3_bytes"] == tokens * (4 + 8 + 8 + 1) + 3 * 8 * 4 + 3 * 12
+    # 8 pages of each row to the mapping, a run of each token output a block, a page and a run of each row's groups.
+    assert launch["mte3_calls"] == 3 * 8 + 3 * launch["blocks"] + 3 * (3 + 1)
+    assert launch["mte2_calls"] <= 8 * launch["blocks"]
     pages = 3 * 8 * 2 + 3
     assert launch["mte2_bytes"] <= 3 * 4 + 8 * (pages + 2 * launch["blocks"]) + launch["blocks"] * 4 * 3 * 8
 
