@@ -197,6 +197,17 @@ def test_a_million_tokens(device, c128_page_size):
     assert world.lists == [[], [], []]
 
 
+@pytest.mark.device_only
+def test_a_page_of_c128_that_is_longer_than_a_tile(ascend_sim):
+    """On one block, which has all of it."""
+    tokens = 4200 * 128
+    world = World.of(4096, 8192, (132, 132, 1), 1)
+    ascend_sim.force_blocks(1)
+    world.run([(1, 0, tokens)], "cpu")
+    ascend_sim.force_blocks(0)
+    assert ascend_sim.take_errors() == []
+
+
 def test_many_rows_and_small_pages(device):
     """More parts than a batch, more rows than a chunk, and pages that are longer than a tile."""
     world = World.of(4, 1, (2400, 2400, 40), 12)
