@@ -5,14 +5,14 @@ import random
 import pytest
 
 from dsv4_npu_ops.engines import hooks
-from dsv4_npu_ops.engines.vllm_ascend import builders
+from dsv4_npu_ops.engines.vllm_ascend import runner
 from engines.vllm_ascend.world import World, cann, differences, never, ours, random_batch, snapshot
 
 
 @pytest.fixture(autouse=True)
 def _no_fallback(monkeypatch):
     monkeypatch.setattr(hooks, "say_once", never)
-    monkeypatch.setattr(builders, "say_once", never)
+    monkeypatch.setattr(runner, "say_once", never)
 
 
 def build(world, batch, **options):
