@@ -53,10 +53,10 @@ def proposer_of(world: World) -> Any:
     return self
 
 
-def drafted_batch(draws: random.Random, world: World, *, near_the_end: bool = False) -> Any:
+def drafted_batch(draws: random.Random, world: World, *, near_the_end: bool = False, rows: int | None = None) -> Any:
     """Metadata of a batch behind its first pass, and the positions of the last tokens that are kept."""
     limits, table = world.limits, world.tables[world.names.index("swa")].block_table.cpu
-    rows = draws.randint(1, limits.rows)
+    rows = rows or draws.randint(1, limits.rows)
     low = limits.length - limits.drafts - 2 if near_the_end else limits.drafts + 1
     lengths = [draws.randint(low, limits.length) for _ in range(rows)]
     rejected = [draws.randint(0, limits.drafts) for _ in range(rows)]
@@ -118,10 +118,11 @@ class Round:
     discarded: torch.Tensor
 
     @classmethod
-    def draw(cls, draws: random.Random, world: World) -> Round:
+    def draw(cls, draws: random.Random, world: World, rows: int | None = None, verifies: bool = False) -> Round:
         limits = world.limits
-        rows, n = draws.randint(1, limits.rows), limits.drafts + 1
+        rows, n = rows or draws.randint(1, limits.rows), limits.drafts + 1
         drafts = [draws.choice((0, limits.drafts, draws.randint(0, limits.drafts))) for _ in range(rows)]
+        drafts = [limits.drafts] * rows if verifies else drafts
         widths = [d + 1 if d else draws.choice((1, draws.randint(1, 40))) for d in drafts]
         discarded = [i for i in range(rows) if not drafts[i] and draws.random() < 0.3]
         counts = [0 if i in discarded else draws.randint(1, drafts[i] + 1) for i in range(rows)]
