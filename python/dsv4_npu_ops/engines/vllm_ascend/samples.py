@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -134,15 +135,20 @@ def _advance(round_of: Any, samples: Tensor, backups: Tensor | None, discarded: 
     return advance_step(
         _no_tables(),
         None,
-        common.seq_lens[:rows],
+        _first(common.seq_lens, rows),
         None,
         samples,
         num_draft_tokens=drafts,
-        cu_seqlens=common.query_start_loc[: rows + 1],
+        cu_seqlens=_first(common.query_start_loc, rows + 1),
         backup_tokens=backups,
         lengths_are_final=True,
         out=out,
     )
+
+
+def _first(values: Tensor, count: int) -> Tensor:
+    """``values[:count]``; a view takes longer than to see that none is needed."""
+    return values if values.shape[0] == count else values[:count]
 
 
 def shadow_prepare_next_token_ids_padded(
@@ -191,7 +197,7 @@ def prepare_inputs_padded(
     given, runner = common_attn_metadata, self.runner
     tokens = int(given.query_start_loc_cpu[-1])
     kind = sys.modules[_PROPOSER_MODULE].AscendCommonAttentionMetadata
-    same = {name: getattr(given, name) for name in _KEPT_FIELDS}
+    same = dict(zip(_KEPT_FIELDS, _kept(given), strict=True))
     made = instance(
         kind,
         same,
@@ -224,6 +230,7 @@ _KEPT_FIELDS = (
     "_num_computed_tokens_cpu",
     "is_prefilling",
 )
+_kept = attrgetter(*_KEPT_FIELDS)
 
 HOOKS = (
     Hook(f"{_RUNNER}.propose_draft_token_ids", propose_draft_token_ids, "0.23.0", "0.23.0"),
