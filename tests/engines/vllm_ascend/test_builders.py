@@ -4,6 +4,7 @@ import random
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from dsv4_npu_ops.engines import hooks
 from dsv4_npu_ops.engines.vllm_ascend import runner
@@ -70,20 +71,23 @@ def test_flat_slots_and_arguments_of_a5(kind, seed, monkeypatch):
         assert their_calls == my_calls
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_a_builder_outside_of_the_runners_step(seed):
+@pytest.mark.parametrize("dtype", (torch.int64, torch.int32))
+@pytest.mark.parametrize("seed", range(6))
+def test_a_builder_outside_of_the_runners_step(seed, dtype):
     """The first pass of a draft: the drafter's own builder, on the step's batch."""
     draws = random.Random(seed)
     world = World(seed)
-    batch = random_batch(draws, world.limits)
-    world.begin(batch)
-    _, _ = world.metadata(batch)
-    cm = common_of(world, batch)
     both = [world.builder(SimpleNamespace(block_size=128)) for _ in range(2)]
-    theirs = snapshot(draft_build(both[0], cm))
-    with ours():
-        mine = snapshot(draft_build(both[1], cm))
-    assert not list(differences(theirs, mine))
+    positions = torch.zeros(world.limits.tokens, dtype=dtype)
+    for _ in range(3):
+        batch = random_batch(draws, world.limits, prefills=seed % 2 == 0)
+        world.begin(batch)
+        common = common_of(world, batch)
+        common.positions = positions.copy_(world.runner.positions)
+        theirs = snapshot(draft_build(both[0], common))
+        with ours():
+            mine = snapshot(draft_build(both[1], common))
+        assert not list(differences(theirs, mine))
 
 
 def common_of(world, batch):

@@ -53,6 +53,7 @@ def test_next_tokens_counts_indices_and_rejected_tokens(seed):
     draws = random.Random(seed)
     world = World(seed, Limits(drafts=draws.randint(1, 5)))
     drafter, round_of = proposer_of(world), Round.draw(draws, world)
+    round_of.samples = round_of.samples.to(draws.choice((torch.int32, torch.int64)))
     theirs = [snapshot(value) for value in round_of.run(drafter)]
     with ours():
         mine = [snapshot(value) for value in round_of.run(drafter)]

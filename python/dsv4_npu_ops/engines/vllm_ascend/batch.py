@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from dsv4_npu_ops.engines.hooks import Unexpected
@@ -87,7 +88,8 @@ def describe(self: Any, common: Any, live: int | None) -> Batch:
         raise Unexpected("rows that are neither decodes nor prefills")
     live = rows if live is None else live
     key = None
-    if not prefills:
+    # Positions of another type are cast in each step, which no view is.
+    if not prefills and common.positions.dtype == torch.int64:
         buffers = common.positions, common.query_start_loc, common.seq_lens, self.start_pos_decode
         key = rows, tokens, common.num_input_tokens, live, *(buffer.data_ptr() for buffer in buffers)
     kept = self.__dict__.setdefault(_VIEWS, {})

@@ -89,7 +89,7 @@ def prepare_next_token_ids_padded(
         raise Unexpected("samples of another model, or that are not contiguous")
     samples, backups = sampled_token_ids, None
     if num_discarded_requests > 0:
-        backups = _backup_tokens(self, requests, gpu_input_batch, samples.shape[0])
+        backups = _backup_tokens(self, requests, gpu_input_batch, samples.shape[0]).to(samples.dtype)
         samples = samples.index_fill(0, discard_request_indices[:num_discarded_requests], -1)
     made = _advance(self.__dict__.get(_ROUND), samples, backups, num_discarded_requests)
     assert made.token_ids is not None and made.valid_counts is not None
