@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import copy
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
 
+from dsv4_npu_ops.engines import patch
 from engines.vllm_ascend.loading import CpuGpuBuffer, CUDAGraphMode
 from engines.vllm_ascend.world import AttentionGroup, State, World, va
 
+_RUNNER = "vllm_ascend.worker.model_runner_v1.NPUModelRunner"
 EAGER, FULL = CUDAGraphMode.NONE, CUDAGraphMode.FULL
 
 
@@ -48,10 +53,10 @@ def proposer_of(world: World) -> Any:
     return self
 
 
-def drafted_batch(draws: random.Random, world: World, *, near_the_end: bool = False) -> Any:
+def drafted_batch(draws: random.Random, world: World, *, near_the_end: bool = False, rows: int | None = None) -> Any:
     """Metadata of a batch behind its first pass, and the positions of the last tokens that are kept."""
     limits, table = world.limits, world.tables[world.names.index("swa")].block_table.cpu
-    rows = draws.randint(1, limits.rows)
+    rows = rows or draws.randint(1, limits.rows)
     low = limits.length - limits.drafts - 2 if near_the_end else limits.drafts + 1
     lengths = [draws.randint(low, limits.length) for _ in range(rows)]
     rejected = [draws.randint(0, limits.drafts) for _ in range(rows)]
@@ -89,3 +94,93 @@ def run_stack(self: Any, common: Any, kept: torch.Tensor, entries: int, mode: An
         )
         steps.append(metadata)
     return steps
+
+
+class Request:
+    """A request that knows its tokens."""
+
+    def __init__(self, token: int) -> None:
+        self._token = token
+
+    def get_token_id(self, index: int) -> int:
+        return self._token + index
+
+
+@dataclass
+class Round:
+    """Samples of a mixed step: verifies, decodes without drafts, and chunks of which some are discarded."""
+
+    common: Any
+    samples: torch.Tensor
+    speculative: Any
+    requests: dict[str, Request]
+    batch: Any
+    discarded: torch.Tensor
+
+    @classmethod
+    def draw(cls, draws: random.Random, world: World, rows: int | None = None, verifies: bool = False) -> Round:
+        limits = world.limits
+        rows, n = rows or draws.randint(1, limits.rows), limits.drafts + 1
+        drafts = [draws.choice((0, limits.drafts, draws.randint(0, limits.drafts))) for _ in range(rows)]
+        drafts = [limits.drafts] * rows if verifies else drafts
+        widths = [d + 1 if d else draws.choice((1, draws.randint(1, 40))) for d in drafts]
+        discarded = [i for i in range(rows) if not drafts[i] and draws.random() < 0.3]
+        counts = [0 if i in discarded else draws.randint(1, drafts[i] + 1) for i in range(rows)]
+        samples = torch.full((rows, n), -1, dtype=torch.int32)
+        for i, count in enumerate(counts):
+            samples[i, : count or 1] = torch.randint(0, 1000, (count or 1,), dtype=torch.int32)
+        offsets = torch.tensor([0, *np.cumsum(widths)], dtype=torch.int32)
+        seq_lens = torch.tensor([w + draws.choice((0, draws.randint(1, 500))) for w in widths], dtype=torch.int32)
+        common = va.utils.AscendCommonAttentionMetadata(
+            query_start_loc=offsets,
+            query_start_loc_cpu=offsets.clone(),
+            seq_lens=seq_lens,
+            _seq_lens_cpu=seq_lens.clone(),
+            num_reqs=rows,
+            num_actual_tokens=sum(widths),
+            num_input_tokens=sum(widths) + 3,
+            max_query_len=max(widths),
+            max_seq_len=int(seq_lens.max()),
+            block_table_tensor=torch.zeros(rows, 1, dtype=torch.int32),
+            slot_mapping=torch.zeros(1, dtype=torch.int32),
+        )
+        speculative = SimpleNamespace(
+            num_draft_tokens=drafts, cu_num_draft_tokens=torch.tensor(np.cumsum(drafts), dtype=torch.int32)
+        )
+        batch = SimpleNamespace(
+            num_reqs=rows,
+            req_ids=[f"r{i}" for i in range(rows)],
+            num_tokens_no_spec=np.array([draws.randint(1, 90) for _ in range(rows)]),
+            vocab_size=1000,
+        )
+        requests = {name: Request(draws.randint(0, 900)) for name in batch.req_ids}
+        return cls(common, samples, speculative, requests, batch, torch.tensor(discarded, dtype=torch.int64))
+
+    def run(self, drafter: Any) -> tuple[Any, ...]:
+        """The calls that the runner makes of its drafter."""
+        runner = drafter.runner
+        runner.drafter = drafter
+        results: list[Any] = []
+
+        def propose(drafter: Any) -> None:
+            tokens, counts = drafter.prepare_next_token_ids_padded(
+                self.samples.clone(), self.requests, self.batch, self.discarded, len(self.discarded)
+            )
+            results.extend((tokens, counts, *drafter.prepare_inputs_padded(self.common, self.speculative, counts)))
+
+        with as_runner(propose):
+            runner.propose_draft_token_ids(None, None, None, self.speculative, self.common, None, 0, None)
+        return tuple(results)
+
+
+@contextmanager
+def as_runner(propose: Any) -> Iterator[None]:
+    """In the place of what the runner does with a round: the calls of its drafter that are looked at."""
+    originals = patch._patches[f"{_RUNNER}.propose_draft_token_ids"]
+    wrapped = va.runner.NPUModelRunner.propose_draft_token_ids
+    cell = next(c for c in wrapped.__closure__ if c.cell_contents is originals.original)
+    cell.cell_contents = lambda self, *args: propose(self.drafter)
+    try:
+        yield
+    finally:
+        cell.cell_contents = originals.original

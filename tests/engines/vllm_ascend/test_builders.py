@@ -1,18 +1,20 @@
 """Metadata of random steps: vLLM-Ascend's own builders beside the plug-in's."""
 
 import random
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from dsv4_npu_ops.engines import hooks
-from dsv4_npu_ops.engines.vllm_ascend import builders
-from engines.vllm_ascend.world import World, cann, differences, never, ours, random_batch, snapshot
+from dsv4_npu_ops.engines.vllm_ascend import runner
+from engines.vllm_ascend.world import GROUPS, World, cann, differences, never, ours, random_batch, snapshot, va
 
 
 @pytest.fixture(autouse=True)
 def _no_fallback(monkeypatch):
     monkeypatch.setattr(hooks, "say_once", never)
-    monkeypatch.setattr(builders, "say_once", never)
+    monkeypatch.setattr(runner, "say_once", never)
 
 
 def build(world, batch, **options):
@@ -34,3 +36,110 @@ def test_every_field_of_every_builder_is_the_engines(kind, seed):
             mine, my_calls, _ = build(worlds[1], batch)
         assert not list(differences(theirs, mine))
         assert their_calls == my_calls
+
+
+MORE_GROUPS = (*GROUPS, ("swa2", 128, 1), ("swa3", 128, 1))
+
+
+@pytest.mark.parametrize("kind", ("mixed", "padded"))
+@pytest.mark.parametrize("seed", range(4))
+def test_more_groups_than_one_launch_knows(kind, seed):
+    draws = random.Random(seed)
+    worlds = World(seed, groups=MORE_GROUPS), World(seed, groups=MORE_GROUPS)
+    for _ in range(2):
+        batch = random_batch(draws, worlds[0].limits, prefills=kind == "mixed", padded=kind == "padded")
+        theirs, _, _ = build(worlds[0], batch)
+        with ours():
+            mine, _, _ = build(worlds[1], batch)
+        assert not list(differences(theirs, mine))
+
+
+@pytest.mark.parametrize("kind", ("mixed", "decodes", "padded"))
+@pytest.mark.parametrize("seed", range(4))
+def test_flat_slots_and_arguments_of_a5(kind, seed, monkeypatch):
+    monkeypatch.setattr(va.dsa, "DeviceOperator", va.device_op.A5DeviceAdaptor)
+    monkeypatch.setattr(va.dsa, "get_ascend_device_type", lambda: va.dsa.AscendDeviceType.A5)
+    draws = random.Random(seed)
+    groups = tuple((name, 16 if name == "c128_state" else block, ratio) for name, block, ratio in GROUPS)
+    worlds = World(seed, groups=groups), World(seed, groups=groups)
+    for _ in range(3):
+        batch = random_batch(draws, worlds[0].limits, prefills=kind == "mixed", padded=kind == "padded")
+        theirs, their_calls, _ = build(worlds[0], batch)
+        with ours():
+            mine, my_calls, _ = build(worlds[1], batch)
+        assert not list(differences(theirs, mine))
+        assert their_calls == my_calls
+
+
+@pytest.mark.parametrize("dtype", (torch.int64, torch.int32))
+@pytest.mark.parametrize("seed", range(6))
+def test_a_builder_outside_of_the_runners_step(seed, dtype):
+    """The first pass of a draft: the drafter's own builder, on the step's batch."""
+    draws = random.Random(seed)
+    world = World(seed)
+    both = [world.builder(SimpleNamespace(block_size=128)) for _ in range(2)]
+    positions = torch.zeros(world.limits.tokens, dtype=dtype)
+    for _ in range(3):
+        batch = random_batch(draws, world.limits, prefills=seed % 2 == 0)
+        world.begin(batch)
+        common = common_of(world, batch)
+        common.positions = positions.copy_(world.runner.positions)
+        theirs = snapshot(draft_build(both[0], common))
+        with ours():
+            mine = snapshot(draft_build(both[1], common))
+        assert not list(differences(theirs, mine))
+
+
+def common_of(world, batch):
+    runner, count = world.runner, len(batch.rows)
+    table = world.tables[world.names.index("swa")]
+    return va.utils.AscendCommonAttentionMetadata(
+        query_start_loc=runner.query_start_loc.gpu[: count + 1],
+        query_start_loc_cpu=runner.query_start_loc.cpu[: count + 1],
+        seq_lens=runner.seq_lens[:count],
+        _seq_lens_cpu=runner.optimistic_seq_lens_cpu[:count],
+        num_reqs=count,
+        num_actual_tokens=batch.tokens,
+        num_input_tokens=batch.tokens,
+        max_query_len=max(row.new for row in batch.rows),
+        max_seq_len=0,
+        block_table_tensor=table.get_device_tensor()[:count],
+        slot_mapping=table.slot_mapping.gpu,
+        positions=runner.positions,
+    )
+
+
+def draft_build(builder, common):
+    return builder.build(
+        0,
+        common,
+        None,
+        prefill_ratio_to_sas_metadata={},
+        decode_ratio_to_sas_metadata={},
+        common_ratio_to_sas_metadata={},
+        block_size=128,
+    )
+
+
+def test_captures_and_dummy_steps_are_the_engines_own_over_buffers_that_are_shared():
+    world = World(5)
+    batch = random_batch(random.Random(5), world.limits, prefills=False)
+    with ours():
+        build(world, batch)
+        world.begin(batch)
+        runner = world.runner
+        count = len(batch.rows)
+        captured, _ = runner._build_attention_metadata(
+            num_tokens=batch.tokens, num_reqs=count, max_query_len=4, for_cudagraph_capture=True
+        )
+        replayed, _ = world.metadata(batch)
+    for layer, made in captured.items():
+        first, second = places(made.decode), places(replayed[layer].decode)
+        assert first == second, f"{layer}: a graph would read other memory than a replay fills"
+
+
+def places(part):
+    tensors = [part.start_pos, part.sas_metadata, part.qli_metadata]
+    tensors += [] if part.slot_mapping is None else [part.slot_mapping]
+    tensors += [table for pair in part.cos._data.values() for table in pair["default"]]
+    return [tensor.data_ptr() for tensor in tensors]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dsv4_npu_ops.engines import hooks
-from engines.vllm_ascend.proposers import EAGER, FULL, drafted_batch, proposer_of, run_stack
+from engines.vllm_ascend.proposers import EAGER, FULL, Round, drafted_batch, proposer_of, run_stack
 from engines.vllm_ascend.world import Limits, World, cann, differences, never, ours, snapshot
 
 
@@ -46,3 +46,17 @@ def test_steps_of_a_draft(mode, near_the_end, seed):
             for name in ("seq_lens_group", "query_start_loc_group"):
                 pairs = zip(getattr(both[0], name)[1:], getattr(both[1], name)[1:], strict=True)
                 assert all(torch.equal(a[: entries + 1], b[: entries + 1]) for a, b in pairs), name
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_next_tokens_counts_indices_and_rejected_tokens(seed):
+    draws = random.Random(seed)
+    world = World(seed, Limits(drafts=draws.randint(1, 5)))
+    drafter, round_of = proposer_of(world), Round.draw(draws, world)
+    round_of.samples = round_of.samples.to(draws.choice((torch.int32, torch.int64)))
+    theirs = [snapshot(value) for value in round_of.run(drafter)]
+    with ours():
+        mine = [snapshot(value) for value in round_of.run(drafter)]
+    # Sums of booleans are int64, and so is what the engine makes of them.
+    theirs, mine = ([v.long() if torch.is_tensor(v) else v for v in values] for values in (theirs, mine))
+    assert not list(differences(theirs, mine))

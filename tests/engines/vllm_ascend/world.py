@@ -21,7 +21,7 @@ from dsv4_npu_ops.engines.vllm_ascend import all_hooks
 from engines.vllm_ascend.loading import CpuGpuBuffer, load
 from engines.wheels import WHEELS
 
-VERSION = "0.23.0"
+VERSION = os.environ.get("VLLM_ASCEND_VERSION", "0.23.0")
 va = load(WHEELS["vllm-ascend", VERSION].unpacked(), VERSION)
 State = va.dsa.AscendAttentionState
 Builder = va.dsa.AscendDSAMetadataBuilder

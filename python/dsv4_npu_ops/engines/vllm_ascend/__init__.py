@@ -16,9 +16,9 @@ ENGINE = "vllm_ascend"
 
 def all_hooks() -> tuple[Hook, ...]:
     """Every function of every known version that is replaced."""
-    from dsv4_npu_ops.engines.vllm_ascend import builders, compressor, drafts, rope
+    from dsv4_npu_ops.engines.vllm_ascend import builders, compressor, drafts, rope, runner, samples
 
-    return builders.HOOKS + compressor.HOOKS + rope.HOOKS + drafts.HOOKS
+    return runner.HOOKS + builders.HOOKS + compressor.HOOKS + rope.HOOKS + samples.HOOKS + drafts.HOOKS
 
 
 def installed_version() -> str | None:

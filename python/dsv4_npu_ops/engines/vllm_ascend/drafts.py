@@ -153,6 +153,7 @@ class _Draft:
         self._longest, self._block_size = drafter.max_model_len, drafter.block_size
         self._requests = entries if in_graph else common.num_reqs
         self._form = PAIRS if builder.spec_slot_mapping[0].dim() == 2 else FLAT
+        self.metadata: list[Any] = []
         self._make_buffers(tables, common.block_table_tensor.device, common.seq_lens)
         self._make_metadata()
 
@@ -226,7 +227,8 @@ class _Draft:
         }
         offsets = drafter.arange[: (entries if self._in_graph else rows) + 1]
         self._copies: list[tuple[Tensor, Tensor]] = []
-        self._calls, self.metadata = [], []
+        self._calls: list[dict[str, Any]] = []
+        self._fields: list[tuple[dict[str, Any], dict[str, Any]]] = []
         for d, slots in enumerate(self.slots):
             span = slice(d * entries, (d + 1) * entries)
             rope = {key: (cos[span], sin[span]) for key, (cos, sin) in self._rope.items()}
@@ -247,9 +249,8 @@ class _Draft:
                 "cos": proxies[0][:rows],
                 "sin": proxies[1][:rows],
             }
-            decode = instance(dsa.AscendDSADecodeMetadata, decode_fields, own)
             cos_sin = {"cos": proxies[0], "sin": proxies[1]}
-            self.metadata.append(instance(builder.metadata_cls, fields, cos_sin, {"decode": decode}))
+            self._fields.append(({**fields, **cos_sin}, {**decode_fields, **own}))
 
     def _graph_buffers(self, d: int, slots: Tensor, offsets: Tensor, rope: dict[str, Any]) -> tuple[Any, ...]:
         """Where a captured graph reads a step: what is made elsewhere is copied there."""
@@ -281,13 +282,17 @@ class _Draft:
             blocks = self._drafter._adjust_tensor(blocks, self._entries)
         blocks = blocks[: self._requests]
         operator = self._dsa.DeviceOperator.get_dsa_sparse_attn_metadata_op()
-        for d, (arguments, metadata) in enumerate(zip(self._calls, self.metadata, strict=True)):
+        # Objects are new in each draft: a connector may still look at the last one's.
+        self.metadata = []
+        for d, (arguments, (fields, decode_fields)) in enumerate(zip(self._calls, self._fields, strict=True)):
             arguments["max_seqlen_kv"] = host[d]
             attention = operator(**arguments)
             if self._in_graph:
                 buffer = self._builder.spec_sas_metadata[d]
                 attention = buffer.copy_(attention[: buffer.shape[0]])
-            metadata.decode.__dict__.update(block_table=blocks, sas_metadata=attention)
+            own = {"block_table": blocks, "sas_metadata": attention}
+            decode = instance(self._dsa.AscendDSADecodeMetadata, decode_fields, own)
+            self.metadata.append(instance(self._builder.metadata_cls, fields, {"decode": decode}))
 
     def launch(self, positions: Tensor, blocks: Tensor) -> None:
         """Step d is d tokens behind the positions."""
@@ -314,8 +319,8 @@ class _Draft:
         if known is None:
             known = common.seq_lens.cpu()
         host = known[: self._rows].tolist()
-        longest, most, steps = max(host), self._longest, range(1, len(self.metadata) + 1)
-        if longest + len(self.metadata) <= most:
+        longest, most, steps = max(host), self._longest, range(1, len(self._calls) + 1)
+        if longest + len(self._calls) <= most:
             return [longest + d for d in steps]
         live = self._live_lengths
         torch.where(live > most, live - most, live, out=live)

@@ -1,0 +1,186 @@
+"""What all builders of a step have in common, found once a step: its decodes and its prefills."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dsv4_npu_ops.engines.hooks import Unexpected
+from dsv4_npu_ops.engines.vllm_ascend import cann
+from dsv4_npu_ops.engines.vllm_ascend.rope import bind
+from dsv4_npu_ops.engines.vllm_ascend.step import MOST_SIZES
+
+_DSA = "vllm_ascend.attention.dsa_v1"
+_VIEWS = "_dsv4_npu_ops_views"
+
+
+@dataclass(eq=False, slots=True)
+class Part:
+    """The decodes or the prefills of a step.
+
+    Attributes:
+        first_row, rows, first_token, tokens: of the batch.
+        queries: for CANN's ops.
+        fields: what their metadata have in every builder.
+        attention: what CANN's ops gave, by compress ratio; 0 is the indexer's.
+        published: buffers that this step has filled with it.
+        results: of the compressors, by their inputs.
+    """
+
+    first_row: int
+    rows: int
+    first_token: int
+    tokens: int
+    queries: cann.Queries
+    fields: dict[str, Any]
+    attention: dict[int, Tensor] = field(default_factory=dict)
+    published: set[int] = field(default_factory=set)
+    results: dict[Any, Any] = field(default_factory=dict)
+
+
+@dataclass(eq=False, slots=True)
+class Batch:
+    """What all builders of a step have in common.
+
+    Attributes:
+        made: metadata by compress ratio and block table, which are the same for builders of one KV-cache group.
+        key: equal in steps whose tensors are the same views of the same buffers; None where that is not known.
+        fields: of the step's metadata.
+    """
+
+    key: Any
+    fields: dict[str, Any]
+    decode: Part | None
+    prefill: Part | None
+    made: dict[Any, Any] = field(default_factory=dict)
+
+
+def _host_lengths(common: Any) -> Tensor:
+    for lengths in (common._seq_lens_cpu, common.seq_lens_cpu):
+        if lengths is not None:
+            return lengths  # type: ignore[no-any-return]
+    return common.seq_lens.cpu()  # type: ignore[no-any-return]
+
+
+@dataclass(eq=False)
+class _Views:
+    """What steps of one size over the same buffers have in common: views, and what gathers their RoPE rows."""
+
+    gather: Callable[[], Any]
+    fields: dict[str, Any]
+    decode: dict[str, Any]
+
+
+def describe(self: Any, common: Any, live: int | None) -> Batch:
+    if self.model_config.hf_config.model_type != "deepseek_v4":
+        raise Unexpected("another model than DeepSeek-V4")
+    dsa_v1 = sys.modules[_DSA]
+    decodes, prefills, decode_tokens, prefill_tokens = dsa_v1.split_decodes_and_prefills(
+        common, decode_threshold=self.decode_threshold
+    )
+    rows, tokens = common.num_reqs, common.num_actual_tokens
+    if decodes + prefills != rows or decode_tokens + prefill_tokens != tokens:
+        raise Unexpected("rows that are neither decodes nor prefills")
+    live = rows if live is None else live
+    key = None
+    # Positions of another type are cast in each step, which no view is.
+    if not prefills and common.positions.dtype == torch.int64:
+        buffers = common.positions, common.query_start_loc, common.seq_lens, self.start_pos_decode
+        key = rows, tokens, common.num_input_tokens, live, *(buffer.data_ptr() for buffer in buffers)
+    kept = self.__dict__.setdefault(_VIEWS, {})
+    views: _Views | None = None if key is None else kept.get(key)
+    if views is None:
+        views = _views(self, common, decodes, decode_tokens, prefills, live)
+        if key is not None:
+            if len(kept) >= MOST_SIZES:
+                kept.clear()
+            kept[key] = views
+    views.gather()
+    offsets = common.query_start_loc_cpu
+    widths = offsets.diff()
+    if widths.shape[0] != rows:
+        widths = widths[:rows]
+    fields = dict(views.fields, query_lens=widths, attn_state=common.attn_state)
+    fields["query_start_loc"] = common.query_start_loc
+    lengths = _host_lengths(common)
+    decode = prefill = None
+    if decodes:
+        host = (lengths if lengths.shape[0] == decodes else lengths[:decodes]).tolist()
+        decode = _decodes(
+            offsets, views.decode, decode_tokens, host, max((widths[:decodes] if prefills else widths).tolist())
+        )
+    if prefills:
+        prefill = _prefills(self, common, fields, lengths, decodes, max(min(live - decodes, prefills), 0))
+    return Batch(key, fields, decode, prefill)
+
+
+def _views(self: Any, common: Any, decodes: int, decode_tokens: int, prefills: int, live: int) -> _Views:
+    rows, tokens = common.num_reqs, common.num_actual_tokens
+    positions = common.positions[: common.num_input_tokens].long()
+    gather = bind(positions, not prefills)
+    cos, sin = gather()
+    if decodes and prefills:
+        own = bind(positions[:decode_tokens], True)()
+    else:
+        own = cos, sin
+    fields = {
+        "num_input_tokens": common.num_input_tokens,
+        "num_actual_tokens": tokens,
+        "slot_mapping": None,
+        "head_dim": self.model_config.get_head_size(),
+        "num_decodes": decodes,
+        "num_decode_tokens": decode_tokens,
+        "num_prefills": prefills,
+        "attn_mask": None,
+        "block_tables": None,
+        "seq_lens": common.seq_lens[:rows],
+        "cos": cos,
+        "sin": sin,
+    }
+    decode = {
+        "input_positions": positions[:decode_tokens],
+        "seq_lens": common.seq_lens[:decodes],
+        "query_start_loc": common.query_start_loc[: decodes + 1],
+        "cos": own[0][:decode_tokens, ...],
+        "sin": own[1][:decode_tokens, ...],
+        "start_pos": self.start_pos_decode[:decodes],
+        "num_reqs_actual": min(live, decodes),
+    }
+    # Rows that go into new buffers are gathered once, here.
+    return _Views(gather if not prefills else (lambda: None), fields, decode)
+
+
+def _decodes(offsets: Tensor, views: dict[str, Any], tokens: int, host: list[int], longest_query: int) -> Part:
+    rows = len(host)
+    longest = max(host)
+    fields = dict(views, seq_lens_list=host, max_seq_lens=longest, max_seqlen_kv=longest, max_seqlen_q=longest_query)
+    fields["query_start_loc_cpu"] = offsets if offsets.shape[0] == rows + 1 else offsets[: rows + 1]
+    queries = cann.Queries(views["query_start_loc"], views["seq_lens"], longest_query, longest)
+    return Part(0, rows, 0, tokens, queries, fields)
+
+
+def _prefills(self: Any, common: Any, step: dict[str, Any], lengths: Tensor, first: int, live: int) -> Part:
+    first_token, tokens, rows = step["num_decode_tokens"], common.num_actual_tokens, step["num_prefills"]
+    widths, seq_lens = step["query_lens"][first:], step["seq_lens"][first:]
+    offsets = common.query_start_loc[first:] - common.query_start_loc[first] if first else common.query_start_loc
+    queries = cann.Queries(offsets, seq_lens, int(widths.max()), int(lengths[first:].max()))
+    fields = {
+        "attn_mask": None,
+        "query_lens": widths.int(),
+        "seq_lens": seq_lens,
+        "context_lens": seq_lens,
+        "input_positions": common.positions[first_token:tokens].long(),
+        "max_query_len": queries.longest_query,
+        "max_seq_lens": queries.longest_sequence,
+        "query_start_loc": offsets,
+        "cos": step["cos"][first_token:tokens],
+        "sin": step["sin"][first_token:tokens],
+        "start_pos": self.start_pos_decode[first : first + rows],
+        "num_reqs_actual": live,
+    }
+    return Part(first, rows, first_token, tokens - first_token, queries, fields)
