@@ -4,8 +4,8 @@ Everything else is declared in pyproject.toml. What the environment may say (doc
 
 DSV4_TORCH_DIR     folder of another torch package to build against, which is not imported: for cross builds
 DSV4_BUILD_DIR     folder of the build, instead of build/cmake
-DSV4_SOC_VERSION   kind of NPU, as in ascend910_9391: the NPU library is built too (docs/npu.md), which needs torch_npu
-                   installed and a toolkit at ASCEND_HOME_PATH; without, the package is for CPUs
+DSV4_SOC_VERSION   kind of NPU, as in ascend910_9391: the NPU library is built too (docs/npu.md). That needs torch_npu
+                   installed and a toolkit at ASCEND_HOME_PATH; without it, the package is for CPUs
 MAX_JOBS           compilers at a time
 """
 

@@ -19,7 +19,7 @@ from transformers import DeepseekV4ForCausalLM
 from transformers.generation.streamers import BaseStreamer
 from transformers.utils import logging as transformers_logging
 
-from dsv4_npu_ops import KVLayout
+from dsv4_npu_ops import KVLayout, peak_pages
 from dsv4_npu_ops.mtp.checkpoint import load_checkpoint
 from dsv4_npu_ops.mtp.runner import Completion, Runner
 from dsv4_npu_ops.mtp.stats import RunStats
@@ -43,18 +43,13 @@ def held_out_prompts() -> list[list[int]]:
     return prompts
 
 
-def layout() -> KVLayout:
+def layout(draft_tokens: int) -> KVLayout:
     """Pools for all prompts at once; window and state pools are far smaller than the context."""
     rows = len(PROMPT_BYTES)
-    pages_per_row = {
-        "full": MAX_CONTEXT_LEN // PAGE_SIZE,
-        "swa": 20,
-        "c4": MAX_CONTEXT_LEN // 4 // PAGE_SIZE,
-        "c128": 1,
-        "c4_state": 4,
-        "c128_state": 20,
-    }
-    return KVLayout(PAGE_SIZE, 128, rows, MAX_CONTEXT_LEN, {pool: rows * n for pool, n in pages_per_row.items()})
+    num_pages = peak_pages(
+        MAX_CONTEXT_LEN, rows, page_size=PAGE_SIZE, chunk_size=CHUNK_SIZE, num_draft_tokens=draft_tokens
+    )
+    return KVLayout(PAGE_SIZE, 128, rows, MAX_CONTEXT_LEN, num_pages)
 
 
 class Progress:
@@ -171,7 +166,7 @@ def main() -> int:
     target, nextn = load_checkpoint(args.checkpoint)
     prompts = held_out_prompts()
     print(f"{len(prompts)} prompts of {', '.join(str(len(prompt)) for prompt in prompts)} tokens\n", flush=True)
-    runner = Runner(target, nextn, layout())
+    runner = Runner(target, nextn, layout(args.draft_tokens))
     label = f"MTP, {args.draft_tokens} tokens a verify"
     completions, stats = serve(runner, prompts, args.new_tokens, args.draft_tokens, label)
     report(prompts, completions, stats)

@@ -1,5 +1,5 @@
 // Which units of one request have slots in one pool, as sorted runs. Windows that move on cut runs at the front, chunks
-// that keep only their tail leave gaps between them (docs/spec.md, invariant 6).
+// that keep only their tail leave gaps between them (docs/spec.md, invariants).
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Groups and windows of the compressed layers (docs/spec.md, section 1). Lengths and positions are in raw tokens.
+// Groups and windows of the compressed layers (docs/spec.md, groups; windows). Lengths and positions are in raw tokens.
 #pragma once
 
 #include "common/paging.h"

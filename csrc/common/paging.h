@@ -18,7 +18,7 @@ DSV4_HOST_DEVICE constexpr int64_t offset_in_page(int64_t slot_or_unit, int32_t 
     return slot_or_unit & ((int64_t{1} << page_shift) - 1);
 }
 
-// Congruence (docs/spec.md, invariant 1): the offset of a slot is the offset of its unit.
+// Congruence (docs/spec.md, invariants): the offset of a slot is the offset of its unit.
 DSV4_HOST_DEVICE constexpr int64_t slot_of(int64_t page, int64_t unit, int32_t page_shift) {
     return (page << page_shift) + offset_in_page(unit, page_shift);
 }

@@ -1,4 +1,4 @@
-// The six pools in table order (docs/spec.md, section 1), for code that handles all of them alike.
+// The six pools in table order (docs/spec.md, model and pools), for code that handles all of them alike.
 #pragma once
 
 #include "common/compress.h"

@@ -1,5 +1,5 @@
 // The rows of one step: where each row starts, how many tokens it brings, which values make it invalid. Shared by the
-// ops that describe a step (docs/spec.md, forms of a step). Lengths and positions are in raw tokens.
+// ops that describe a step (docs/spec.md, a step). Lengths and positions are in raw tokens.
 #pragma once
 
 #include "common/compress.h"

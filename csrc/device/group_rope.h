@@ -1,4 +1,4 @@
-// RoPE rows of the groups that a step completes (docs/spec.md, 3.6): float32 rows of two tables, copied by MTE2 and
+// RoPE rows of the groups that a step completes (docs/spec.md, a step): float32 rows of two tables, copied by MTE2 and
 // MTE3. V only repeats the row of position 0 in the tail.
 #pragma once
 

@@ -25,7 +25,7 @@ struct PoolAddresses {
 extern const char* const kPoolNames[kNumPools];
 
 // tables: those of the pools whose kind has one, in the order of the pools; addressing: a number a pool, as above.
-// Raises ValueError for anything that is not as docs/spec.md, addressing, says. All tensors must be on the device of
+// Raises ValueError for anything that is not as it must be (docs/spec.md, addressing). All tensors must be on the device of
 // `on`; a table must have room for max_context_len tokens unless it is a ring of a windowed pool.
 PoolAddresses check_pool_addresses(const char* op, at::TensorList tables, at::IntArrayRef addressing,
                                    const char* on_name, const at::Tensor& on, int64_t max_context_len);

@@ -24,6 +24,7 @@ from dsv4_npu_ops.layout import (
     Step,
     StepRows,
     VerifyStep,
+    peak_pages,
 )
 from dsv4_npu_ops.npu_library import load_npu_library
 from dsv4_npu_ops.ops import (
@@ -87,6 +88,7 @@ __all__ = [
     "dump_launches",
     "flatten_verify_bundle",
     "graph_capture",
+    "peak_pages",
     "rope_gather",
     "write_req_tables",
 ]

@@ -45,7 +45,7 @@ def build_freqs_cis(config: Any, ratio: int, max_pos: int, *, device: torch.devi
     Raises:
         ValueError: an unknown ratio or RoPE type, ``max_pos`` out of range, a missing or unusable config field.
 
-    Source: docs/spec.md, RoPE; YaRN: arXiv 2309.00071.
+    Source: docs/spec.md, RoPE. YaRN: arXiv 2309.00071.
     """
     if ratio not in _RATIOS:
         raise ValueError(f"build_freqs_cis: ratio is {ratio}, expected one of {_RATIOS}")

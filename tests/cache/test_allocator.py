@@ -1,4 +1,4 @@
-"""The allocator on small inputs with known answers (docs/spec.md, invariants and allocation)."""
+"""The allocator on small inputs with known answers (docs/spec.md, invariants; allocation)."""
 
 import pickle
 

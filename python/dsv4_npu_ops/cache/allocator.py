@@ -30,7 +30,7 @@ class PoolExhausted(RuntimeError):
         needed_pages: pages that the call takes from that pool.
         free_pages: pages that the pool has.
 
-    Source: docs/spec.md, invariants and errors.
+    Source: docs/spec.md, invariants; errors.
     """
 
     def __init__(self, pool: str, needed_pages: int, free_pages: int) -> None:
@@ -76,7 +76,7 @@ class KVAllocator:
         ValueError: the tables are of another layout or the layout has no pool, or a mapping is asked for and there is
             no full or no swa pool, or their pages differ in size: a page shared in one would be copied in the other.
 
-    Source: docs/spec.md, allocation and invariants.
+    Source: docs/spec.md, allocation; invariants.
     """
 
     def __init__(self, layout: KVLayout, tables: RequestTables, *, full_to_swa: bool = False) -> None:

@@ -66,7 +66,7 @@ class VerifyBucket:
     Attributes:
         shape: what the bucket is for.
         inputs: what changes between replays.
-        step: slots, metadata and RoPE rows of the completed groups. Capacities as in docs/spec.md, compress metadata.
+        step: slots, metadata and RoPE rows of the completed groups. Capacities as in docs/spec.md, a step.
         token_rope: by RoPE base, cos and sin ``[num_tokens, D]`` at ``step.metadata.positions``.
 
     Args:

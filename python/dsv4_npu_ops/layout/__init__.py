@@ -7,6 +7,7 @@ from dsv4_npu_ops.layout.compressor_metadata import CompressorMetadata
 from dsv4_npu_ops.layout.draft_steps import DraftSteps
 from dsv4_npu_ops.layout.kv_layout import POOLS, RAW_TOKENS_PER_SLOT, KVLayout
 from dsv4_npu_ops.layout.out_cache_loc import OutCacheLoc
+from dsv4_npu_ops.layout.peak_pages import peak_pages
 from dsv4_npu_ops.layout.pool_address import (
     DividedSlots,
     MappedSlots,
@@ -43,4 +44,5 @@ __all__ = [
     "Step",
     "StepRows",
     "VerifyStep",
+    "peak_pages",
 ]

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from dsv4_npu_ops import KVLayout
+from dsv4_npu_ops import KVLayout, peak_pages
 from dsv4_npu_ops.layout import POOLS
 
 Admission = Literal["reserved", "optimistic"]
@@ -110,27 +110,26 @@ def _span_pages(tokens: int, page_size: int) -> int:
 
 
 def lifetime_pages(request: Request, layout: KVLayout) -> dict[str, int]:
-    """The most pages of every pool that a request can own at once (docs/spec.md, windows).
+    """The most pages of every pool that a request can own at once, also after a retraction (docs/capacity.md).
 
-    ``full``, ``c4`` and ``c128`` grow to the end. The others keep a window and the step's own tokens: verifies reserve
-    all of their tokens, a prefill chunk all of its sliding window but only the tail of its state.
+    What it then prefills is longer than its prompt. ``_resume_chunk`` keeps to the sliding window that is counted here;
+    its states are counted for any chunk.
     """
-    n = request.reserve
-    page = {pool: layout.page_size_of(pool) for pool in POOLS if layout.has_pool(pool)}
-    longest = min(len(request.prompt) + request.max_new_tokens + n, layout.max_context_len)
-    chunk = min(request.chunk_size, len(request.prompt))
-    every = layout.pages_needed(longest)
 
-    def most(pool: str) -> int:
-        if pool == "swa":
-            return min(every[pool], _span_pages(layout.sliding_window + max(chunk, n), page[pool]))
-        if pool in _STATE_TOKENS:
-            kept = _STATE_TOKENS[pool]
-            # Between two chunks both the old tail and the new one are owned.
-            return min(every[pool], max(2 * _span_pages(kept, page[pool]), _span_pages(kept + n, page[pool])))
-        return every[pool]
+    def most(chunk_size: int) -> dict[str, int]:
+        return peak_pages(
+            min(len(request.prompt) + request.max_new_tokens + request.reserve, layout.max_context_len),
+            page_size={pool: layout.page_size_of(pool) for pool in POOLS if layout.has_pool(pool)},
+            sliding_window=layout.sliding_window,
+            chunk_size=chunk_size,
+            num_draft_tokens=request.num_draft_tokens,
+            steps_in_flight=request.steps_in_flight,
+        )
 
-    return {pool: most(pool) for pool in page}
+    pages = most(request.chunk_size)
+    if "swa" in pages:
+        pages["swa"] = most(min(request.chunk_size, len(request.prompt)))["swa"]
+    return pages
 
 
 def _pages_between(begin: int, end: int, most: Mapping[str, int], layout: KVLayout) -> dict[str, int]:

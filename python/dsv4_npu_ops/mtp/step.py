@@ -1,7 +1,7 @@
 """One forward over a ragged batch, and where its layers read and write the pools.
 
 A step flattens the new tokens of all rows into T tokens. Every index below follows from the step's metadata
-(docs/spec.md, compress metadata) by tensor arithmetic over rows; layers of the same kind share it.
+(docs/spec.md, a step) by tensor arithmetic over rows; layers of the same kind share it.
 """
 
 from collections.abc import Mapping
