@@ -49,21 +49,21 @@ class PoolSlots {
 
     // The result as pairs (page, offset) of int32, each in the place of an int64; V makes them, and uses `values` up.
     __aicore__ inline LocalTensor<int64_t> paired(const LocalTensor<int32_t>& values, int32_t page_shift) {
-        const LocalTensor<int32_t> page = spare();
-        const LocalTensor<int32_t> pairs = index();
-        AscendC::ShiftRight(page, values, page_shift, lanes());
+        const LocalTensor<int32_t> page = tile_.spare();
+        const LocalTensor<int32_t> pairs = tile_.index();
+        AscendC::ShiftRight(page, values, page_shift, tile_.lanes());
         AscendC::PipeBarrier<PIPE_V>();
-        AscendC::ShiftLeft(pairs, page, page_shift, lanes());
+        AscendC::ShiftLeft(pairs, page, page_shift, tile_.lanes());
         AscendC::PipeBarrier<PIPE_V>();
-        AscendC::Sub(values, values, pairs, lanes());
+        AscendC::Sub(values, values, pairs, tile_.lanes());
         // Pages lie a tile behind the offsets: element k of the pairs is that of slot k / 2, of pages where k is even.
         constexpr int32_t kTile = static_cast<int32_t>(kSlotTileLanes);
-        const LocalTensor<int32_t> sources = ids();
-        AscendC::ShiftRight(sources, iota_, int32_t{1}, kTile);
+        const LocalTensor<int32_t> sources = tile_.ids();
+        AscendC::ShiftRight(sources, tile_.iota(), int32_t{1}, kTile);
         AscendC::PipeBarrier<PIPE_V>();
         AscendC::ShiftLeft(pairs, sources, int32_t{1}, kTile);
         AscendC::PipeBarrier<PIPE_V>();
-        AscendC::Sub(pairs, iota_, pairs, kTile);
+        AscendC::Sub(pairs, tile_.iota(), pairs, kTile);
         AscendC::PipeBarrier<PIPE_V>();
         AscendC::Muls(pairs, pairs, -kTile, kTile);
         AscendC::Adds(sources, sources, kTile, kTile);
@@ -72,10 +72,10 @@ class PoolSlots {
         AscendC::PipeBarrier<PIPE_V>();
         AscendC::ShiftLeft(sources, sources, int32_t{2}, kTile);
         AscendC::PipeBarrier<PIPE_V>();
-        for (uint32_t begin = 0; begin < used_; begin += kSlotTileLanes / 2) {
+        for (uint32_t begin = 0; begin < tile_.used(); begin += kSlotTileLanes / 2) {
             AscendC::Gather(pairs[2 * begin], values, sources.template ReinterpretCast<uint32_t>(),
                             static_cast<uint32_t>(begin * sizeof(int32_t)),
-                            2 * min_of<uint32_t>(kSlotTileLanes / 2, used_ - begin));
+                            2 * min_of<uint32_t>(kSlotTileLanes / 2, tile_.used() - begin));
         }
         return pairs.template ReinterpretCast<int64_t>();
     }
