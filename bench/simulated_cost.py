@@ -2,8 +2,9 @@
 
     python bench/simulated_cost.py [op ...]
 
-Nothing here was measured on a device: bytes, accesses and calls are counted, cycles are the simulator's estimate from
-published peak rates. Prints a table and writes artifacts/simulated_cost.json and artifacts/simulated_cost.md.
+Nothing here was measured on a device: bytes, accesses and calls are counted, cycles are those in which the simulator's
+time model keeps a pipe busy, without the kernels' own instructions (bench/model_times.py has these, and times).
+Prints a table and writes artifacts/simulated_cost.json and artifacts/simulated_cost.md.
 """
 
 import argparse
@@ -103,7 +104,7 @@ def cost_of(case: CostCase, device: AscendSim) -> Cost:
         copy_calls=counters["mte2_calls"] + counters["mte3_calls"],
         ub_peak_kb=max(block["ub_peak_bytes"] for block in per_block) / 1024,
         cycles={
-            pipe: max(block["estimated_cycles"][pipe] for block in per_block) for pipe in ("S", "V", "MTE2", "MTE3")
+            pipe: max(block["model_cycles"][pipe] for block in per_block) for pipe in ("S", "V", "MTE2", "MTE3")
         },
         digest=_digest(moved.outputs),
     )

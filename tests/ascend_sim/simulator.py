@@ -117,6 +117,7 @@ class Simulator:
         report_overflow: bool | None = None,
         report_special_half: bool | None = None,
         max_calls: int | None = None,
+        memory_cold: bool | None = None,
     ) -> None:
         """Set switches; what is None stays. ``order`` is random, ascending or descending."""
         sim = self.library
@@ -134,6 +135,8 @@ class Simulator:
             sim.ascend_sim_report_special_half(int(report_special_half))
         if max_calls is not None:
             sim.ascend_sim_set_max_calls(max_calls)
+        if memory_cold is not None:
+            sim.ascend_sim_set_memory_cold(int(memory_cold))
 
     def launch(self, kernel: str, block_dim: int, *args: Any) -> int:
         """Run a kernel over ``block_dim`` blocks and return its status: 0, or 1 when it made mistakes.

@@ -42,4 +42,5 @@ def sim(_loaded: Simulator) -> Iterator[Simulator]:
         report_overflow=True,
         report_special_half=True,
         max_calls=200_000_000,
+        memory_cold=False,
     )

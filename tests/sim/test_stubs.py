@@ -142,4 +142,4 @@ def test_counters_of_one_launch(sim: Simulator) -> None:
     assert counters["vector_calls"] == 0 and counters["ub_peak_bytes"] == 512
     assert counters["flags_set"] == 6
     assert counters["balance"] == {"most_bytes": 1536, "least_bytes": 1536, "idle_blocks": 0}
-    assert set(counters["estimated_cycles"]) == {"S", "V", "MTE2", "MTE3"}
+    assert set(counters["model_cycles"]) == {"end", "cold", "S", "V", "MTE2", "MTE3"}

@@ -29,5 +29,7 @@ function(ascend_sim_add_kernels target)
     target_compile_features(${target} PRIVATE cxx_std_17)
     # Line tables let an error name every kernel line that led to it.
     target_compile_options(${target} PRIVATE -Wall -Wextra -g1)
+    # Every basic block tells the time model that it runs.
+    set_source_files_properties(${ARG_SOURCES} PROPERTIES COMPILE_OPTIONS -fsanitize-coverage=trace-pc)
     set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
 endfunction()

@@ -32,13 +32,15 @@ uint8_t* UbMemory() { return g_ub; }
 
 ByteState* UbStates() { return g_states; }
 
-void Block::Begin(const char* kernel_name, int64_t block_index, int64_t block_count, uint64_t poison_seed) {
+void Block::Begin(const char* kernel_name, int64_t block_index, int64_t block_count, uint64_t poison_seed,
+                  uint64_t argument_bytes) {
     kernel = kernel_name;
     running = true;
     index = block_index;
     count = block_count;
     type = KernelType::Unset;
     time.Reset();
+    clock.Begin(argument_bytes, block_count, GlobalConfig().memory_is_cold);
     for (auto& calls : log) {
         calls.assign(1, Call{nullptr, CallSite{"", 0}});
     }
@@ -105,6 +107,7 @@ void Block::Finish() {
                  "an atomic mode is still on at kernel end; expected SetAtomicNone after the copies");
     }
     FinishScalarStores();
+    counters.KeepTime(clock);
     running = false;
 }
 

@@ -10,6 +10,7 @@
 #include "ascend_sim/pool.h"
 #include "clock.h"
 #include "counters.h"
+#include "time_model.h"
 
 namespace ascend_sim {
 
@@ -23,6 +24,7 @@ struct UbCell {
 struct Flag {
     bool set = false;
     Clock clock;
+    double seen = 0;  // by its waiter, in the time model
     Call call{};
 };
 
@@ -51,6 +53,7 @@ struct Block {
     KernelType type = KernelType::Unset;
 
     Timeline time;
+    BlockTime clock;
     std::vector<Call> log[kPipes];  // what instruction number n of a pipe was; S: the last access of epoch n
     std::array<UbCell, kUbBytes / kUbBlock> cells;
     uint32_t ub_touched = 0;  // bytes from the start of UB that need clearing for the next block
@@ -81,7 +84,8 @@ struct Block {
     uint64_t calls_made = 0;
     Counters counters;
 
-    void Begin(const char* kernel_name, int64_t block_index, int64_t block_count, uint64_t poison_seed);
+    void Begin(const char* kernel_name, int64_t block_index, int64_t block_count, uint64_t poison_seed,
+               uint64_t argument_bytes);
     // Checks what a kernel must have tidied up. Never throws.
     void Finish();
     void NoteCall(const Call& call);

@@ -52,6 +52,14 @@ void ascend_sim_set_max_errors(uint64_t max_errors) { GlobalConfig().max_errors 
 
 void ascend_sim_set_max_calls(uint64_t max_calls) { GlobalConfig().max_calls = max_calls; }
 
+void ascend_sim_set_memory_cold(int32_t cold) { GlobalConfig().memory_is_cold = cold != 0; }
+
+void ascend_sim_set_instruction_table(const void* base, const uint64_t* offsets, const uint32_t* instructions,
+                                      uint64_t count) {
+    const Lock lock(ascend_sim::SimulatorMutex());
+    ascend_sim::SetInstructionTable(reinterpret_cast<uint64_t>(base), offsets, instructions, count);
+}
+
 uint64_t ascend_sim_error_count(void) {
     const Lock lock(ascend_sim::SimulatorMutex());
     return GlobalReport().total();

@@ -13,6 +13,7 @@ struct Config {
     bool scalar_gm_stores = false;    // GlobalTensor::SetValue is an error unless allowed
     bool report_overflow = true;      // integer Add, Sub, Mul that wrap
     bool report_special_half = true;  // infinities and NaNs made by half and bfloat16 instructions
+    bool memory_is_cold = false;      // the time model: what kernels read and write is in HBM, not in L2
     uint64_t seed = 1;
     BlockOrder order = BlockOrder::Random;
     size_t max_errors = 64;            // different errors kept

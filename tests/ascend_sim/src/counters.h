@@ -7,13 +7,17 @@
 #include <vector>
 
 #include "ascend_sim/runtime.h"
+#include "time_model.h"
 
 namespace ascend_sim {
 
 struct Counters {
     uint64_t calls[kPipes] = {0, 0, 0, 0};     // instructions given to each pipe; S: UB and GM accesses
     uint64_t elements[kPipes] = {0, 0, 0, 0};  // vector elements; copies: bytes of global memory moved
-    double cycles[kPipes] = {0, 0, 0, 0};      // estimate from peak rates, never measured
+    double cycles[kPipes] = {0, 0, 0, 0};      // the pipe is busy, by the time model
+    double end_cycles = 0;                     // of the block, by the same
+    double cold_cycles = 0;                    // until its arguments are in the data cache
+    uint64_t instructions = 0;                 // of the kernel's own code, where a table knows them
     uint64_t ub_scalar_reads = 0;
     uint64_t ub_scalar_writes = 0;
     uint64_t gm_scalar_reads = 0;
@@ -24,6 +28,7 @@ struct Counters {
     uint64_t nops = 0;
     uint32_t ub_peak_bytes = 0;
 
+    void KeepTime(const BlockTime& time);
     void Add(const Counters& other);
     uint64_t gm_bytes() const { return elements[2] + elements[3]; }
     std::string Fields() const;  // JSON members without the braces
@@ -38,10 +43,13 @@ struct GmTraffic {
 struct LaunchCounters {
     std::string kernel;
     uint32_t blocks = 0;
+    uint64_t run_instructions = 0;  // different ones
     Counters total;
     std::vector<Counters> per_block;
     std::map<std::string, GmTraffic> traffic;  // by allocation name
 
+    // Of the task, launch and cold code included.
+    double ModelUs() const;
     std::string ToJson() const;
 };
 

@@ -11,9 +11,6 @@ namespace ascend_sim {
 
 namespace {
 
-// The copy engines' rate is not published: an assumption that only serves to compare kernels with each other.
-constexpr double kCopyBytesPerCycle = 32.0;
-
 struct UbOperand {
     const char* name;
     Ranges ranges;
@@ -121,8 +118,11 @@ void Instruction::Issue(uint64_t elements, double per_cycle) {
     }
     now.counters.calls[index] += 1;
     now.counters.elements[index] += elements;
-    const double rate = per_cycle > 0 ? per_cycle : kCopyBytesPerCycle;
-    now.counters.cycles[index] += std::max(1.0, static_cast<double>(elements) / rate);
+    if (pipe_ == Pipe::V) {
+        now.clock.Vector(elements, per_cycle);
+    } else {
+        now.clock.Copy(pipe_, g_gm_accesses.front().ranges);
+    }
 }
 
 }  // namespace ascend_sim

@@ -60,7 +60,7 @@ class BlockScheduler {
     BlockScheduler(const Task& task, LaunchCounters& counters) : task_(task), counters_(counters) {}
 
     void Start(uint32_t index, uint64_t poison) {
-        CurrentBlock().Begin(task_.kernel.c_str(), index, task_.blocks, poison);
+        CurrentBlock().Begin(task_.kernel.c_str(), index, task_.blocks, poison, task_.args.size() * sizeof(uint64_t));
         std::unique_ptr<Fiber> fiber = spare_ != nullptr ? std::move(spare_) : std::make_unique<Fiber>();
         const bool ended = fiber->Start([this] { BlockBody(task_); });
         Settle(index, ended, std::move(fiber));
@@ -135,6 +135,7 @@ uint32_t RunTask(const Task& task) {
     NextGmEpoch();
     ResetTraffic();
     ForgetScalarStores();
+    ForgetRunCode();
     static uint64_t launch_number = 0;
     std::mt19937_64 random(GlobalConfig().seed * 0x9e3779b97f4a7c15u + launch_number++);
     BlockScheduler scheduler(task, counters);
@@ -143,6 +144,7 @@ uint32_t RunTask(const Task& task) {
     }
     scheduler.Finish(random);
     counters.traffic = CollectTraffic();
+    counters.run_instructions = RunInstructions();
     if (Launches().size() >= kKeptLaunches) {
         Launches().erase(Launches().begin());
     }

@@ -64,6 +64,7 @@ void WaitForFreedBuffers(Block& now) noexcept {
             if (flag.set) {
                 flag.set = false;
                 now.time.Acquire(EventTarget(buffer.free_kind), flag.clock);
+                now.clock.WaitFlag(EventTarget(buffer.free_kind), flag.seen);
             }
             now.reserved_ids[static_cast<int>(buffer.free_kind)] &= static_cast<uint8_t>(~(1u << buffer.free_event));
             buffer.free_event = -1;

@@ -18,7 +18,7 @@ void NoteScalarGm(const Call& call) {
     Block& now = CurrentBlock();
     now.NoteCall(call);
     ++now.counters.calls[0];
-    now.counters.cycles[0] += 1;
+    now.clock.Scalar(model::kScalarInstruction);
     const uint32_t epoch = now.time.Issued(Pipe::S);
     if (now.log[0].size() <= epoch) {
         now.log[0].resize(epoch + 1, call);
@@ -48,6 +48,7 @@ const uint8_t* ScalarGmRead(const Call& call, uint64_t address, uint32_t bytes) 
     NoteScalarGm(call);
     Block& now = CurrentBlock();
     ++now.counters.gm_scalar_reads;
+    now.clock.Scalar(model::kGmLoadStall);
     const GmAccess access =
         ResolveGm(call, Pipe::S, "source", GmView{}, Ranges{address, bytes, 1, 0}, std::min(bytes, 8u));
     Allocation& allocation = *access.allocation;

@@ -45,6 +45,7 @@ void SetFlag(const Call& call, Event event, int id) {
     ++now.counters.flags_set;
     if (event == Event::V_V) {
         now.time.Barrier(Pipe::V);
+        now.clock.Barrier(Pipe::V);
         return;
     }
     Flag& flag = FlagAt(call, event, id);
@@ -55,6 +56,7 @@ void SetFlag(const Call& call, Event event, int id) {
     }
     flag.set = true;
     flag.clock = now.time.Release(EventSource(event));
+    flag.seen = now.clock.SetFlag(EventSource(event));
     flag.call = call;
 }
 
@@ -73,6 +75,7 @@ void WaitFlag(const Call& call, Event event, int id) {
     }
     flag.set = false;
     now.time.Acquire(EventTarget(event), flag.clock);
+    now.clock.WaitFlag(EventTarget(event), flag.seen);
 }
 
 int PeekEventId(const Call& call, Event event) {
@@ -108,8 +111,10 @@ void PipeBarrier(const Call& call, pipe_t pipe) {
     ++now.counters.barriers;
     if (pipe == PIPE_ALL) {
         now.time.BarrierAll();
+        now.clock.BarrierAll();
     } else {
         now.time.Barrier(static_cast<Pipe>(pipe));
+        now.clock.Barrier(static_cast<Pipe>(pipe));
     }
 }
 

@@ -14,10 +14,7 @@ int64_t BlockCount() { return CurrentBlock().count; }
 
 void SetKernelType(KernelType type) { CurrentBlock().type = type; }
 
-int64_t SystemCycle() {
-    const Counters& counters = CurrentBlock().counters;
-    return static_cast<int64_t>(counters.cycles[0] + counters.cycles[1] + counters.cycles[2] + counters.cycles[3]);
-}
+int64_t SystemCycle() { return static_cast<int64_t>(CurrentBlock().clock.End()); }
 
 void SyncAllBlocks(const Call& call) {
     Block& block = CurrentBlock();
@@ -32,6 +29,7 @@ void SyncAllBlocks(const Call& call) {
     }
     ++block.counters.barriers;
     block.time.BarrierAll();
+    block.clock.BarrierAll();
     block.met = true;
     block.sync_call = call;
     Fiber::Pause();

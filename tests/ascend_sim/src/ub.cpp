@@ -134,7 +134,7 @@ namespace {
 void NoteScalar(Block& now, const Call& call) {
     now.NoteCall(call);
     ++now.counters.calls[0];
-    now.counters.cycles[0] += 1;
+    now.clock.Scalar(model::kScalarInstruction);
     const uint32_t epoch = now.time.Issued(Pipe::S);
     auto& log = now.log[0];
     if (log.size() <= epoch) {
@@ -149,6 +149,7 @@ void ScalarUbRead(const Call& call, uint32_t address, uint32_t bytes) {
     Block& now = CurrentBlock();
     NoteScalar(now, call);
     ++now.counters.ub_scalar_reads;
+    now.clock.Scalar(model::kUbLoadStall);
     const uint32_t block = address / kUbBlock;
     CheckCell(call, Pipe::S, "source", block, false);
     now.cells[block].read[0] = now.time.Issued(Pipe::S);

@@ -26,6 +26,11 @@ void ascend_sim_set_strict(int32_t strict);
 void ascend_sim_allow_scalar_gm_stores(int32_t allow);
 void ascend_sim_report_overflow(int32_t report);
 void ascend_sim_report_special_half(int32_t report);
+// The time model: what kernels read and write comes from HBM, not from L2; and the instructions of the basic blocks at
+// base + offset, by which it counts the kernels' own code (instructions.py).
+void ascend_sim_set_memory_cold(int32_t cold);
+void ascend_sim_set_instruction_table(const void* base, const uint64_t* offsets, const uint32_t* instructions,
+                                      uint64_t count);
 void ascend_sim_set_max_errors(uint64_t max_errors);
 void ascend_sim_set_max_calls(uint64_t max_calls);
 

@@ -1,0 +1,102 @@
+#include "time_model.h"
+
+#include <unordered_map>
+
+#include "block.h"
+
+namespace ascend_sim {
+
+namespace {
+
+struct BasicBlock {
+    uint32_t instructions;
+    uint64_t launch;  // that ran it last
+};
+
+std::unordered_map<uint64_t, BasicBlock> g_basic_blocks;
+uint64_t g_launch = 1;
+uint64_t g_run_instructions = 0;
+
+}  // namespace
+
+double CopyCycles(const Ranges& rows, double bytes_per_cycle) {
+    const auto requests = [](uint64_t first, uint64_t bytes) {
+        const uint64_t begin = first / model::kRequestBytes;
+        return ((first + bytes + model::kRequestBytes - 1) / model::kRequestBytes - begin) * model::kRequestBytes;
+    };
+    double cycles = 0;
+    for (uint32_t row = 0; row < rows.count; ++row) {
+        const double bytes = static_cast<double>(requests(rows.first + row * rows.pitch, rows.bytes));
+        cycles += std::max(model::kCopyRow, bytes / bytes_per_cycle);
+    }
+    return std::max(cycles, model::kCopyInstruction);
+}
+
+void BlockTime::Begin(uint64_t argument_bytes, int64_t blocks, bool from_hbm) {
+    *this = BlockTime();
+    share_ = (from_hbm ? model::kHbmBytesPerCycle : model::kL2BytesPerCycle) / static_cast<double>(blocks);
+    const uint64_t lines = (argument_bytes + model::kArgumentLineBytes - 1) / model::kArgumentLineBytes;
+    cold_ = static_cast<double>(lines) * model::kArgumentLine;
+    now_ = cold_;
+}
+
+void BlockTime::Run(Pipe pipe, double busy, double latency) {
+    const int p = Index(pipe);
+    const double start = std::max(now_, may_start_[p]);
+    may_start_[p] = start + busy;
+    done_[p] = std::max(done_[p], start + busy + latency);
+    busy_[p] += busy;
+}
+
+void BlockTime::Vector(uint64_t elements, double per_cycle) {
+    Scalar(model::kVectorIssue);
+    Run(Pipe::V, std::max(1.0, static_cast<double>(elements) / per_cycle), model::kVectorHead);
+}
+
+void BlockTime::Copy(Pipe pipe, const Ranges& rows) {
+    Scalar(model::kCopyIssue);
+    const bool load = pipe == Pipe::Mte2;
+    const double rate = load ? model::kLoadBytesPerCycle : model::kStoreBytesPerCycle;
+    const int p = Index(pipe);
+    if (share_ < rate) {
+        // Loads and stores share what memory gives.
+        may_start_[p] = std::max(may_start_[p], memory_free_);
+    }
+    Run(pipe, CopyCycles(rows, std::min(rate, share_)), load ? model::kLoadLatency : model::kStoreLatency);
+    memory_free_ = may_start_[p];
+}
+
+void SetInstructionTable(uint64_t base, const uint64_t* offsets, const uint32_t* instructions, uint64_t count) {
+    g_basic_blocks.clear();
+    for (uint64_t i = 0; i < count; ++i) {
+        g_basic_blocks[base + offsets[i]] = BasicBlock{instructions[i], 0};
+    }
+}
+
+void ForgetRunCode() {
+    ++g_launch;
+    g_run_instructions = 0;
+}
+
+uint64_t RunInstructions() { return g_run_instructions; }
+
+}  // namespace ascend_sim
+
+// Called by every basic block of a kernel.
+extern "C" __attribute__((visibility("default"))) void __sanitizer_cov_trace_pc(void) {
+    using namespace ascend_sim;
+    if (g_basic_blocks.empty()) {
+        return;
+    }
+    const auto found = g_basic_blocks.find(reinterpret_cast<uint64_t>(__builtin_return_address(0)));
+    if (found == g_basic_blocks.end()) {
+        return;
+    }
+    BasicBlock& block = found->second;
+    CurrentBlock().clock.Scalar(block.instructions * model::kHostInstruction);
+    CurrentBlock().counters.instructions += block.instructions;
+    if (block.launch != g_launch) {
+        block.launch = g_launch;
+        g_run_instructions += block.instructions;
+    }
+}
