@@ -1,7 +1,7 @@
 """Instructions of a kernel library's basic blocks, for the time model.
 
-They are what the host's compiler made of the kernels' own lines; the simulator's headers and the calls between blocks do
-not count. The device's compiler would make other code.
+They are what the host's compiler made of the kernels' own lines; the simulator's headers and the calls between blocks
+do not count. The device's compiler would make other code.
 """
 
 from __future__ import annotations
