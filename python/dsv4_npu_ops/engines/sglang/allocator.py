@@ -116,15 +116,15 @@ def _extend(
         raise Unexpected("extend_num_tokens that is not the sum of the rows")
     num_c128_pages = needs.c128_pages
     taken = [(pool, n) for pool, n in ((full, needs.full_pages), (swa, needs.swa_pages), (c128, num_c128_pages)) if n]
-    for pool, count in taken:
+    short = [(pool, count) for pool, count in taken if count > pool.free_pages.shape[0]]
+    for pool, count in short:
         if count > pool.available_size() // pool.page_size:
             return None
     requests, prefix_lens, seq_lens, last_loc = rows
     if num_c128_pages:
         c128_pages.track(allocator, request_pool)
-    for pool, count in taken:
-        if count > len(pool.free_pages):
-            pool.merge_and_sort_free()
+    for pool, _ in short:
+        pool.merge_and_sort_free()
     try:
         *loc, replaced = extend_from_lists(
             requests,
