@@ -15,7 +15,7 @@ from dsv4_npu_ops.doctor.checks import CHECKS
 from dsv4_npu_ops.engines.settings import Mode, mode_of, variable_of
 
 _PACKAGES = ("dsv4_npu_ops", "torch", "torch_npu", "transformers", "sglang", "vllm", "vllm-ascend")
-_ENGINES = {"sglang": "sglang"}
+_ENGINES = {"sglang": "sglang", "vllm_ascend": "vllm-ascend"}
 """Distribution of each engine that has a plug-in, by the plug-in's name."""
 
 
