@@ -117,7 +117,8 @@ def tensors_of(metadata):
 def plugin(ops, monkeypatch):
     from dsv4_npu_ops.engines.sglang import bundle, eager, graphs, versions
 
-    monkeypatch.setattr(versions, "installed", lambda: (0, 5, 23))
+    for module in (versions, eager):
+        monkeypatch.setattr(module, "installed", lambda: (0, 5, 23))
     return SimpleNamespace(bundle=bundle, eager=eager, graphs=graphs)
 
 

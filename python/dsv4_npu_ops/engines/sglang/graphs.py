@@ -108,7 +108,8 @@ def _plan(self: Any, forward_batch: Any) -> _Refresh:
     is_idle = (getattr(forward_batch, "actual_forward_mode", None) or mode).is_idle()
     if compresses and not is_idle and getattr(forward_batch, "out_cache_loc_dsv4", None) is None:
         raise Unexpected("no out_cache_loc_dsv4")
-    width = getattr(self, "_dsv4_graph_tokens_per_req", self.speculative_num_draft_tokens)
+    # Until 0.5.17 a graph's rows are as wide as the drafts of all steps.
+    width = getattr(self, "_dsv4_graph_tokens_per_req", None) or self.speculative_num_draft_tokens
     tokens_a_row = 1 if is_decode else int(width)
     live, final, longest = _host_lengths(self, forward_batch, size, tokens_a_row, is_verify, is_idle)
     if is_verify:
