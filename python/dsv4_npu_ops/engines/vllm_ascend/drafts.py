@@ -160,13 +160,15 @@ class _Draft:
     def _make_buffers(self, tables: dict[str, tuple[Tensor, Tensor]], device: torch.device, seq_lens: Tensor) -> None:
         steps, entries, rows = self._drafter.num_speculative_tokens - 1, self._entries, self._rows
         total = self._total = steps * entries
-        self._offsets = torch.arange(total + 1, dtype=torch.int32, device=device)
-        self._table_rows = (torch.arange(entries, dtype=torch.int32, device=device) % rows).repeat(steps)
+        # Made on the host and copied: a fill on the device would be a launch of its own.
+        self._offsets = torch.arange(total + 1, dtype=torch.int32).to(device)
+        self._table_rows = (torch.arange(entries, dtype=torch.int32) % rows).repeat(steps).to(device)
         # Entries behind the requests are beyond the longest sequence.
-        self._start_pos = torch.full((steps, entries), self._longest, dtype=torch.int32, device=device)
+        self._start_pos = torch.full((steps, entries), self._longest, dtype=torch.int32).to(device)
         self._flat_start_pos, self._live_start_pos = self._start_pos.view(-1), self._start_pos[:, :rows]
-        self._ahead = torch.arange(1, steps + 1, dtype=torch.int32, device=device)[:, None]
-        self._lengths = seq_lens.new_zeros(steps, entries if self._in_graph else seq_lens.shape[0])
+        self._ahead = torch.arange(1, steps + 1, dtype=torch.int32)[:, None].to(device)
+        columns = entries if self._in_graph else seq_lens.shape[0]
+        self._lengths = torch.zeros((steps, columns), dtype=seq_lens.dtype).to(device)
         self._live_lengths = self._lengths[:, :rows] if self._in_graph else self._lengths
         (first, (cos, sin)), *others = tables.items()
         width = cos.shape[-1]
