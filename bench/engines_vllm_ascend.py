@@ -19,7 +19,7 @@ from harness import compare
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-# As in the published model: 43 layers of sliding windows make two groups.
+# The engine splits the layers of windows, of which there are twice as many as of ratio 4, into groups of one size.
 GROUPS = (
     ("c4", 128, 4),
     ("c128", 128, 128),
