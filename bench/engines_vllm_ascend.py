@@ -19,7 +19,7 @@ from harness import compare
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-# As in the published model: 43 layers of sliding windows make two groups.
+# The engine splits the layers of windows, of which there are twice as many as of ratio 4, into groups of one size.
 GROUPS = (
     ("c4", 128, 4),
     ("c128", 128, 128),
@@ -37,11 +37,11 @@ def main() -> None:
     parser.add_argument("--version", default="0.23.0")
     parser.add_argument("--rows", type=int, nargs="+", default=[8, 64, 256])
     parser.add_argument("--context", type=int, default=8192)
-    parser.add_argument("--width", type=int, default=4)
+    parser.add_argument("--width", type=int, default=4, help="tokens of a request in a step, and drafts of one")
     arguments = parser.parse_args()
     os.environ |= {"VLLM_ASCEND_VERSION": arguments.version, "ENGINE_ROPE_DIM": "64"}
     print(
-        f"vLLM-Ascend {arguments.version}, context {arguments.context}, {arguments.width} tokens a verify, one thread"
+        f"vLLM-Ascend {arguments.version}, context {arguments.context}, {arguments.width} tokens and drafts, one thread"
     )
     print(f"{'':28}{'B':>5}{'engine ops':>12}{'us':>9}{'ours':>6}{'us':>9}{'times':>7}")
     for rows in arguments.rows:
@@ -59,7 +59,7 @@ def cases(rows: int, context: int, width: int) -> list[Case]:
     torch.set_num_threads(1)
     from engines.vllm_ascend import world as w
 
-    limits = w.Limits(rows=rows, tokens=max(1024, rows * width), length=context, drafts=width - 1)
+    limits = w.Limits(rows=rows, tokens=max(1024, rows * width), length=context, drafts=width)
     world = w.World(1, limits, groups=GROUPS)
     given = torch.arange(1024, dtype=torch.int32)
     w.cann._called = lambda name, arguments: given  # type: ignore[method-assign]
@@ -133,7 +133,7 @@ def drafts(world: Any, rows: int, width: int) -> list[Case]:
         name = f"draft stack, {'graph' if mode is proposers.FULL else 'eager'}"
         cases.append((name, *both_sides(lambda m=mode: proposers.run_stack(drafter, common, kept, rows, m))))  # type: ignore[misc]
     drawn = proposers.Round.draw(draws, world, rows=rows, verifies=True)
-    drawn.samples = torch.where(torch.arange(width) < width // 2, drawn.samples.clamp(min=0), -1)
+    drawn.samples = torch.where(torch.arange(width + 1) < width // 2, drawn.samples.clamp(min=0), -1)
 
     def prepare() -> None:
         drafter.__dict__[samples._ROUND] = drawn.speculative, drawn.common

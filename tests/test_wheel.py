@@ -95,7 +95,9 @@ def test_the_wheel_works_outside_the_checkout(wheel: Path, tmp_path: Path) -> No
     sources = {path.relative_to(ROOT / "python").as_posix() for path in (ROOT / "python").glob("dsv4_npu_ops/**/*.py*")}
     sources = {name for name in sources if not name.endswith(".pyc")} | {"dsv4_npu_ops/py.typed"}
     assert {"dsv4_npu_ops/_C.pyi", "dsv4_npu_ops/torch_ops.pyi"} <= sources
-    assert names == sources | {"dsv4_npu_ops/_built_for.py", "dsv4_npu_ops/_C.abi3.so"}
+    cpp = {f"dsv4_npu_ops/include/dsv4_npu_ops/{name}.h" for name in ("ops", "ledger")}
+    cpp.add("dsv4_npu_ops/share/cmake/dsv4_npu_ops/dsv4_npu_opsConfig.cmake")
+    assert names == sources | cpp | {"dsv4_npu_ops/_built_for.py", "dsv4_npu_ops/_C.abi3.so"}
     check_smoke(wheel, tmp_path)
 
 

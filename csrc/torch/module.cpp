@@ -4,6 +4,8 @@
 #include <Python.h>
 #include <torch/version.h>
 
+#include <mutex>
+
 #include "torch/inference_only.h"
 
 namespace {
@@ -14,6 +16,16 @@ PyModuleDef definition = {
 
 }  // namespace
 
+// For programs without Python, which load this library by its path (dsv4_npu_ops/include): no function of Python is
+// called here, so that none needs to be there.
+extern "C" const char* dsv4_npu_ops_version() { return DSV4_VERSION; }
+extern "C" const char* dsv4_npu_ops_torch_version() { return TORCH_VERSION; }
+extern "C" void dsv4_npu_ops_begin() {
+    // Not a static initialiser: those of all ops have run by now.
+    static std::once_flag once;
+    std::call_once(once, dsv4::register_inference_only);
+}
+
 PyMODINIT_FUNC PyInit__C() {
     PyObject* const module = PyModule_Create(&definition);
     if (module == nullptr) return nullptr;
@@ -23,7 +35,6 @@ PyMODINIT_FUNC PyInit__C() {
         Py_DecRef(module);
         return nullptr;
     }
-    // Here and not in a static initialiser: those of all ops have run by now.
-    dsv4::register_inference_only();
+    dsv4_npu_ops_begin();
     return module;
 }

@@ -1,5 +1,7 @@
 """Bookkeeping ops of DeepSeek-V4 serving on Ascend NPUs, which also run on a CPU. See README.md and docs/spec.md."""
 
+from pathlib import Path as _Path
+
 from dsv4_npu_ops._extension import version as __version__
 from dsv4_npu_ops.cache import HostStaging, KVAllocator, PoolExhausted
 from dsv4_npu_ops.device_errors import DeviceError, device_errors
@@ -47,6 +49,9 @@ from dsv4_npu_ops.rope import RopeCache, build_freqs_cis
 
 load_npu_library()
 
+cmake_prefix_path: str = str(_Path(__file__).parent)
+"""Where CMake finds the package, for C++ programs (docs/cpp.md)."""
+
 __all__ = [
     "AdvancedStep",
     "CompressMetadata",
@@ -83,6 +88,7 @@ __all__ = [
     "build_step",
     "build_verify_step",
     "c4_slots_from_full",
+    "cmake_prefix_path",
     "compressor_metadata",
     "device_errors",
     "dump_launches",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -86,7 +85,7 @@ def drafted_batch(draws: random.Random, world: World, *, near_the_end: bool = Fa
 
 def run_stack(self: Any, common: Any, kept: torch.Tensor, entries: int, mode: Any) -> list[Any]:
     """All steps as the drafter asks for them."""
-    common, positions, metadata, rows = copy.copy(common), kept.clone(), None, common.num_reqs
+    positions, metadata, rows = kept.clone(), None, common.num_reqs
     group, steps = self.draft_attn_groups[0], []
     for index in range(1, self.num_speculative_tokens):
         common, metadata = self.attn_update_stack_num_spec_norm(

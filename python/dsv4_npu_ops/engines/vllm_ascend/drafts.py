@@ -10,13 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+import dsv4_npu_ops.ops  # noqa: F401  (loading it registers torch.ops.dsv4_npu_ops)
 from dsv4_npu_ops.engines.hooks import Hook, Unexpected
 from dsv4_npu_ops.engines.shadow import compare
 from dsv4_npu_ops.engines.vllm_ascend import cann
 from dsv4_npu_ops.engines.vllm_ascend.instances import instance
 from dsv4_npu_ops.layout.compressor_metadata import FLAT, PAIRS, CompressorMetadata
-from dsv4_npu_ops.ops import compressor_metadata
 
+_metadata = torch.ops.dsv4_npu_ops.compressor_metadata.default
 _PROPOSER = "vllm_ascend.spec_decode.llm_base_proposer.AscendSpecDecodeBaseProposer"
 _DSA, _ROPE = "vllm_ascend.attention.dsa_v1", "vllm_ascend.ops.rope_dsv4"
 _DRAFT, _KEPT = "_dsv4_npu_ops_draft", "_dsv4_npu_ops_kept_draft"
@@ -160,13 +161,15 @@ class _Draft:
     def _make_buffers(self, tables: dict[str, tuple[Tensor, Tensor]], device: torch.device, seq_lens: Tensor) -> None:
         steps, entries, rows = self._drafter.num_speculative_tokens - 1, self._entries, self._rows
         total = self._total = steps * entries
-        self._offsets = torch.arange(total + 1, dtype=torch.int32, device=device)
-        self._table_rows = (torch.arange(entries, dtype=torch.int32, device=device) % rows).repeat(steps)
+        # Made on the host and copied: a fill on the device would be a launch of its own.
+        self._offsets = torch.arange(total + 1, dtype=torch.int32).to(device)
+        self._table_rows = (torch.arange(entries, dtype=torch.int32) % rows).repeat(steps).to(device)
         # Entries behind the requests are beyond the longest sequence.
-        self._start_pos = torch.full((steps, entries), self._longest, dtype=torch.int32, device=device)
-        self._flat_start_pos, self._live_start_pos = self._start_pos.view(-1), self._start_pos[:, :rows]
-        self._ahead = torch.arange(1, steps + 1, dtype=torch.int32, device=device)[:, None]
-        self._lengths = seq_lens.new_zeros(steps, entries if self._in_graph else seq_lens.shape[0])
+        self._start_pos = torch.full((steps, entries), self._longest, dtype=torch.int32).to(device)
+        self._live_start_pos = self._start_pos[:, :rows]
+        self._ahead = torch.arange(1, steps + 1, dtype=torch.int32)[:, None].to(device)
+        columns = entries if self._in_graph else seq_lens.shape[0]
+        self._lengths = torch.zeros((steps, columns), dtype=seq_lens.dtype).to(device)
         self._live_lengths = self._lengths[:, :rows] if self._in_graph else self._lengths
         (first, (cos, sin)), *others = tables.items()
         width = cos.shape[-1]
@@ -177,8 +180,13 @@ class _Draft:
         assert self._out.cos is not None and self._out.sin is not None
         self.slots, self.positions = self._out.slot_mapping.split(entries), self._out.positions
         # Beyond the longest sequence there are no RoPE rows here: such a draft is a dummy.
-        self._tables = cos.view(-1, width)[: self._longest], sin.view(-1, width)[: self._longest]
-        self._rope = {first: (self._out.cos, self._out.sin)}
+        tables_of_first = cos.view(-1, width)[: self._longest], sin.view(-1, width)[: self._longest]
+        out = self._out
+        assert out.cos is not None and out.sin is not None
+        self._before_blocks = (*tables_of_first, self._offsets, self._start_pos.view(-1), self._table_rows)
+        sizes = self._block_size, self._form, 1, total, total
+        self._behind_blocks = (*sizes, out.cos, out.sin, out.slot_mapping, out.positions)
+        self._rope = {first: (out.cos, out.sin)}
         self._gathers = []
         for key, (cos, sin) in others:
             rows_of = cos.new_empty(total, 1, 1, width), cos.new_empty(total, 1, 1, width)
@@ -297,19 +305,7 @@ class _Draft:
     def launch(self, positions: Tensor, blocks: Tensor) -> None:
         """Step d is d tokens behind the positions."""
         torch.add(positions, self._ahead, out=self._live_start_pos)
-        compressor_metadata(
-            *self._tables,
-            self._offsets,
-            self._flat_start_pos,
-            blocks,
-            self._block_size,
-            self._form,
-            1,
-            self._total,
-            self._total,
-            req_pool_indices=self._table_rows,
-            out=self._out,
-        )
+        _metadata(*self._before_blocks, blocks, *self._behind_blocks)
         for gather in self._gathers:
             gather()
 

@@ -56,7 +56,8 @@ class Launches:
         self._parts: list[tuple[RequestTables, list[Tensor], list[int]]] = []
         for first in range(0, max(1, len(groups)), len(TOKEN_POOLS)):
             named = dict(zip(TOKEN_POOLS, groups[first : first + len(TOKEN_POOLS)], strict=False))
-            room = min([longest, *(group.table.shape[1] * group.block_size for group in named.values())])
+            # All that the tables have room for: the engine asks nothing of lengths beyond the longest one.
+            room = min((group.table.shape[1] * group.block_size for group in named.values()), default=longest)
             pools = {pool: PageTable(group.table, group.block_size) for pool, group in named.items()}
             fields = [STEP_FIELDS.index(f"out_{pool}_loc") for pool in named]
             tables = RequestTables.of(pools, max_context_len=max(1, room))
