@@ -11,7 +11,7 @@ PIP_INSTALL = $(PY) -m pip install --quiet --no-compile
 PYTEST = $(PY) -m pytest -n auto --maxprocesses 8 --dist worksteal
 export TOKENIZERS_PARALLELISM = false
 
-.PHONY: demo test test-all test-cpu test-cpu-thorough test-ascend-sim test-ascend-sim-thorough test-ascend-sim-a5 explore bench bench-sim fuzz soak mutation typecheck clang lint build build-sim setup clean
+.PHONY: demo docs test-docs test test-all test-cpu test-cpu-thorough test-ascend-sim test-ascend-sim-thorough test-ascend-sim-a5 explore bench bench-sim fuzz soak mutation typecheck clang lint build build-sim setup clean
 
 setup: $(VENV)/.ready
 
@@ -24,9 +24,9 @@ $(VENV)/.ready: pyproject.toml
 	$(PIP_INSTALL) "transformers==5.24.0" safetensors pytest pytest-xdist "hypothesis==6.170.17" numpy msgspec
 	touch $@
 
-# What only bench and lint want.
+# What only bench, docs and lint want.
 $(VENV)/.ready-for-developers: $(VENV)/.ready
-	$(PIP_INSTALL) matplotlib mypy ruff
+	$(PIP_INSTALL) furo matplotlib mypy myst-parser ruff sphinx
 	touch $@
 
 # The parts of one `make test` share a build: tests/run_parts.py sets BUILT when it has been made.
@@ -48,7 +48,7 @@ demo: build
 # Parts of the tests, each a target. Those in REST_PARTS are not part of `make test`, to keep it short: tests marked
 # thorough, and settings that only repeat tests. A folder's .mk file adds its own with += and is included below.
 TEST_PARTS = test-cpu test-ascend-sim
-REST_PARTS = test-cpu-thorough test-ascend-sim-thorough test-ascend-sim-a5
+REST_PARTS = test-cpu-thorough test-ascend-sim-thorough test-ascend-sim-a5 test-docs
 RUN_PARTS = @$(PYTHON) tests/run_parts.py --make "$(MAKE)" --setup setup --setup build --setup build-sim
 QUICK = -m "not thorough"
 THOROUGH = -m thorough
@@ -118,6 +118,14 @@ typecheck: setup
 # The kernels and the device simulator with clang++, without warnings; says so and succeeds where there is no clang++.
 clang: build
 	PATH="$(abspath $(VENV))/bin:$$PATH" cmake --build build/cmake --target clang_kernels
+
+# Pages for a browser, in build/docs/html; nothing is fetched while they are made.
+docs: build $(VENV)/.ready-for-developers
+	$(PY) docs/site/build.py
+
+# As many pages as there are, every link, every public name; a warning is an error.
+test-docs: build $(VENV)/.ready-for-developers
+	DSV4_TEST_SITE=1 $(PY) -m pytest -n 0 tests/test_site.py
 
 include distribution/distribution.mk
 include tests/aarch64/aarch64.mk

@@ -55,8 +55,7 @@ def compressor_metadata(
 
     Returns:
         ``out``, or a new ``CompressorMetadata`` of ``num_rows`` rows, without ``cos`` and ``sin`` where there are no
-            RoPE
-        tables.
+        RoPE tables.
 
     Raises:
         ValueError: wrong dtype, shape, device or strides; on a CPU also decreasing ``cu_seqlens``, more groups than
