@@ -7,6 +7,9 @@ namespace dsv4 {
 
 constexpr int64_t kRatioC4 = 4;
 constexpr int64_t kRatioC128 = 128;
+constexpr int32_t kShiftC4 = 2;  // log2 of the ratio
+constexpr int32_t kShiftC128 = 7;
+static_assert(kRatioC4 == 1 << kShiftC4 && kRatioC128 == 1 << kShiftC128);
 
 // How many groups before the open one a compressor still reads.
 DSV4_HOST_DEVICE constexpr int64_t overlap_of(int64_t ratio) {

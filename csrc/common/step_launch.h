@@ -17,11 +17,18 @@ constexpr int64_t kMaxRopeDim = 2048;
 constexpr int32_t kMaxDevicePageShift = 19;  // so that 2048 page ids of a tile count their units within int32
 constexpr int32_t kMaxDeviceLanes = 1024;    // slots that one row of an output has at most
 
+// Rows that V scans have lengths of at most this, and bring at most so many tokens: sums of a chunk then fit int32.
+constexpr int64_t kMostScannedLength = (int64_t{1} << 29) - 1;
+constexpr int64_t kMostScannedTokens = (int64_t{1} << 21) - 1;
+static_assert(kChunkRows * (kMostScannedTokens + 1) <= int64_t{1} << 30);
+
 // UB that the stages of a kernel use one after the other.
 constexpr int64_t kScratchElems = kPageTileEntries * (kLaneElems + 2);
 static_assert(kScratchElems >= kTileEntries * 4, "steps, values, and int64 values");
 static_assert(kScratchElems >= round_up<int64_t>(kMaxDeviceRows + 1, kLaneElems), "kv lengths");
-static_assert(kScratchElems >= 3 * kChunkRows * 2, "three int64 inputs");
+// Three int64 inputs of a chunk, of which offsets have one entry more; what is left serves the scan of them.
+constexpr int64_t kRowInputElems = 3 * kChunkRows * 2 + kLaneElems;
+constexpr int64_t kRowScanElems = kScratchElems - kRowInputElems;
 static_assert(kScratchElems >= 4 * kMaxRopeDim, "two rows of both RoPE tables");
 
 // A prefix has one entry more than there are rows.

@@ -36,6 +36,11 @@ class RowValues {
         }
     }
 
+    __aicore__ inline bool is_int64() const { return is_int64_; }
+
+    // Of the chunk; an int64 is its low word, then the high one.
+    __aicore__ inline const LocalTensor<int32_t>& words() const { return narrow_; }
+
     __aicore__ inline int64_t get(uint32_t chunk_row) const {
         return is_int64_ ? wide_.GetValue(chunk_row) : static_cast<int64_t>(narrow_.GetValue(chunk_row));
     }

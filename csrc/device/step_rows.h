@@ -4,6 +4,7 @@
 #include "ops/step/step_index.h"
 #include "device/errors.h"
 #include "device/iota.h"
+#include "device/row_scan.h"
 #include "device/row_values.h"
 
 namespace dsv4::kernel {
@@ -22,6 +23,7 @@ class StepRows {
         lengths_.init(at(memory.lengths), p_.num_rows, p_.length_is_int64, scratch()[input_elems]);
         // The last of them: a chunk of offsets has one entry more than there are rows.
         operands_.init(at(memory.operands), p_.num_rows + offsets(), p_.operand_is_int64, scratch()[2 * input_elems]);
+        vector_scan_.init(step, iota(), scratch()[static_cast<uint32_t>(kRowInputElems)]);
     }
 
     // Fills the arrays. A bad row becomes padding; the block that owns the row tells.
@@ -32,6 +34,10 @@ class StepRows {
         for (int64_t first = 0; first < p_.num_rows; first += kChunkRows) {
             const uint32_t rows = static_cast<uint32_t>(min_of<int64_t>(kChunkRows, p_.num_rows - first));
             load_chunk(first, rows);
+            if (vector_scan_.chunk(first, rows, requests_, lengths_, operands_, scanned(static_cast<uint32_t>(first)),
+                                   totals)) {
+                continue;
+            }
             for (uint32_t i = 0; i < rows; ++i) {
                 const int64_t index = first + i;
                 keep(static_cast<uint32_t>(index), i, index >= own.begin && index < own.end, totals);
@@ -79,6 +85,11 @@ class StepRows {
         return array_buffer_.Get<int32_t>()[index * array_elems_];
     }
 
+    __aicore__ inline ScannedRows scanned(uint32_t first) {
+        return ScannedRows{array(0)[first], array(1)[first], array(2)[first],
+                           array(3)[first], {array(4)[first], array(5)[first]}};
+    }
+
     __aicore__ inline void load_chunk(int64_t first, uint32_t rows) {
         order<AscendC::HardEvent::S_MTE2>();
         if (p_.has_requests != 0) {
@@ -89,6 +100,7 @@ class StepRows {
             operands_.load_chunk(first, rows + offsets());
         }
         order<AscendC::HardEvent::MTE2_S>();
+        order<AscendC::HardEvent::MTE2_V>();
     }
 
     __aicore__ inline void keep(uint32_t index, uint32_t chunk_row, bool own, StepTotals& totals) {
@@ -127,6 +139,7 @@ class StepRows {
     ErrorLane errors_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> array_buffer_, iota_buffer_, scratch_buffer_;
     RowValues requests_, lengths_, operands_;
+    RowScan vector_scan_;
     uint32_t array_elems_;
 };
 

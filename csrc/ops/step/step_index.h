@@ -145,6 +145,27 @@ DSV4_HOST_DEVICE constexpr bool beyond_columns(const StepRow& row, const StepPar
     return p.window_columns != 0 && window.end - window.begin > p.window_columns;
 }
 
+// Tokens that a row may bring so that, wherever it starts, it is neither beyond_ring nor beyond_columns; possibly less
+// than 0.
+DSV4_HOST_DEVICE constexpr int64_t unchecked_width(const StepParams& p) {
+    int64_t width = INT64_MAX;
+    for (int32_t pool = 0; pool < kNumPools; ++pool) {
+        const PoolAddress& a = p.pools[pool];
+        if (a.kind == kPages && is_windowed_pool(pool)) {
+            // A page that is needed from its last unit on, and the one that the last token starts.
+            const int64_t page = int64_t{1} << a.page_shift;
+            const int64_t lead = pool == kSwa ? p.window : state_lead(pool == kC4State ? kRatioC4 : kRatioC128);
+            width = min_of(width, a.columns * page - 2 * (page - 1) - lead);
+        }
+    }
+    for (int32_t which = 0; which < 2; ++which) {
+        if (p.state_columns[which] != 0) {
+            width = min_of(width, p.state_columns[which] - state_lead(ratio_of(which)));
+        }
+    }
+    return p.window_columns != 0 ? min_of(width, p.window_columns - p.window) : width;
+}
+
 // What the rows before one have taken of the outputs, and what the outputs hold.
 struct StepTotals {
     int64_t tokens;
