@@ -179,6 +179,18 @@ def test_order_between_scalar_and_vector_is_assumed_when_not_strict(sim: Simulat
             run_case(sim, "order_vector", fault)
 
 
+@pytest.mark.parametrize(("way", "kind"), [(0, "order.raw"), (1, "order.war")])
+def test_inserted_synchronisation_orders_whole_pipes(sim: Simulator, way: int, kind: str) -> None:
+    src, dst = aligned(ELEMS), aligned(ELEMS)
+    sim.register(src.ctypes.data, src.nbytes, "src")
+    sim.register(dst.ctypes.data, dst.nbytes, "dst")
+    for strict, fault, verdict in ((False, 0, set()), (False, 1, {kind}), (True, 1, {kind})):
+        sim.configure(strict=strict)
+        sim.clear_errors()
+        sim.launch("order_by_compiler", 1, src.ctypes.data, dst.ctypes.data, way, fault)
+        assert {error.kind for error in sim.errors()} == verdict
+
+
 def test_results_of_the_corrected_kernels(sim: Simulator) -> None:
     src = np.arange(3, 3 + ELEMS)
     assert run_case(sim, "order_vector", 0)[:128].tolist() == (src[:128] + 1).tolist()

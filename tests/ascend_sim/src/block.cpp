@@ -44,6 +44,9 @@ void Block::Begin(const char* kernel_name, int64_t block_index, int64_t block_co
     for (auto& calls : log) {
         calls.assign(1, Call{nullptr, CallSite{"", 0}});
     }
+    for (auto& clocks : seen) {
+        clocks.assign(1, Clock{});
+    }
     const uint32_t dirty = g_ub_cleared ? ub_touched : kUbBytes;
     g_ub_cleared = true;
     // 0x81..0xff: as an index or a length such a byte leads far out of range.

@@ -55,6 +55,7 @@ struct Block {
     Timeline time;
     BlockTime clock;
     std::vector<Call> log[kPipes];  // what instruction number n of a pipe was; S: the last access of epoch n
+    std::vector<Clock> seen[kPipes];  // outside strict mode: what instruction n of a queue could rely on
     std::array<UbCell, kUbBytes / kUbBlock> cells;
     uint32_t ub_touched = 0;  // bytes from the start of UB that need clearing for the next block
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "block.h"
+#include "config.h"
 #include "gm.h"
 #include "report.h"
 
@@ -105,6 +106,13 @@ void Instruction::Issue(uint64_t elements, double per_cycle) {
     }
     const uint32_t number = now.time.Issue(pipe_);
     now.log[index].push_back(call_);
+    if (!GlobalConfig().strict) {
+        Clock seen;
+        for (int p = 0; p < kPipes; ++p) {
+            seen.at[p] = now.time.Known(pipe_, static_cast<Pipe>(p));
+        }
+        now.seen[index].push_back(seen);
+    }
     // Reads first: an instruction that writes what it reads is its own last writer.
     for (const bool write : {false, true}) {
         for (const UbOperand& operand : g_operands) {

@@ -30,13 +30,39 @@ bool AutoSynced(Pipe a, Pipe b) {
     return !GlobalConfig().strict && (a == Pipe::S || b == Pipe::S || (a == Pipe::V && b == Pipe::V));
 }
 
-bool OrderedAfter(const Block& now, Pipe pipe, Pipe earlier, uint32_t number) {
-    return now.time.Ordered(pipe, earlier, number) || AutoSynced(pipe, earlier);
+// What the compiler inserts orders more than the two accesses: a flag tells the waiter all that its setter had waited
+// for, and a waiting S holds back every pipe. The flag is taken to be set at once after the earlier access, where it
+// says least.
+void InsertSync(Block& now, Pipe pipe, Pipe earlier, uint32_t number) {
+    if (earlier == pipe) {
+        now.time.Barrier(pipe);
+        return;
+    }
+    Clock seen;
+    if (earlier == Pipe::S && number == now.time.Issued(Pipe::S)) {
+        seen = now.time.Release(Pipe::S);
+    } else {
+        // What S knew in an earlier epoch every pipe knows.
+        seen = earlier == Pipe::S ? Clock{} : now.seen[Timeline::Index(earlier)][number];
+        seen.at[Timeline::Index(earlier)] = number;
+    }
+    now.time.Acquire(pipe, seen);
+}
+
+bool OrderedAfter(Block& now, Pipe pipe, Pipe earlier, uint32_t number) {
+    if (now.time.Ordered(pipe, earlier, number)) {
+        return true;
+    }
+    if (!AutoSynced(pipe, earlier)) {
+        return false;
+    }
+    InsertSync(now, pipe, earlier, number);
+    return true;
 }
 
 // Reports at most one conflict per operand.
 bool CheckCell(const Call& call, Pipe pipe, const char* operand, uint32_t block, bool write) {
-    const Block& now = CurrentBlock();
+    Block& now = CurrentBlock();
     const UbCell& cell = now.cells[block];
     // A reader since the last write says more than that write does.
     for (int reader = 0; write && reader < kPipes; ++reader) {

@@ -122,3 +122,30 @@ extern "C" __global__ __aicore__ void flag_cases(GM_ADDR src, GM_ADDR dst, int32
     }
     pipe.ReleaseEventID<HardEvent::MTE2_V>(fault == 6 ? TEventID{5} : one);
 }
+
+// What the compiler's automatic synchronisation adds reaches further than the two accesses that ask for it: way 0, S reads
+// what V made, and the store of it is issued after; way 1, V waits for MTE2 and its result is what S then writes over.
+// Fault 1 leaves out the access of S that asks. dst = src + 1, its first element as S left it.
+extern "C" __global__ __aicore__ void order_by_compiler(GM_ADDR src, GM_ADDR dst, int32_t way, int32_t fault) {
+    KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+    TPipe pipe;
+    Buffers b(pipe, src, dst);
+    Load(b.in, b.src, kTile);
+    Edge<HardEvent::MTE2_V>(true);
+    if (way == 0) {
+        Adds(b.out, b.in, 1, kTile);
+        if (fault == 0) {
+            b.out.GetValue(0);
+        }
+        Store(b.dst, b.out, kTile);
+        return;
+    }
+    Adds(b.work, b.in, 1, kTile);
+    if (fault == 0) {
+        b.work.SetValue(0, 7);
+    }
+    // Over what the vector instruction reads.
+    Load(b.in, b.src[kTile], kTile);
+    Edge<HardEvent::MTE2_MTE3>(true);
+    Store(b.dst, b.in, kTile);
+}
