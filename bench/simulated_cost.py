@@ -103,9 +103,7 @@ def cost_of(case: CostCase, device: AscendSim) -> Cost:
         large=blocks >= LARGE_BLOCKS,
         copy_calls=counters["mte2_calls"] + counters["mte3_calls"],
         ub_peak_kb=max(block["ub_peak_bytes"] for block in per_block) / 1024,
-        cycles={
-            pipe: max(block["model_cycles"][pipe] for block in per_block) for pipe in ("S", "V", "MTE2", "MTE3")
-        },
+        cycles={pipe: max(block["model_cycles"][pipe] for block in per_block) for pipe in ("S", "V", "MTE2", "MTE3")},
         digest=_digest(moved.outputs),
     )
 

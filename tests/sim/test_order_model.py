@@ -130,8 +130,8 @@ def unordered_conflicts(steps: list[Step]) -> list[tuple[int, int]]:
 
 def with_compilers_flags(steps: list[Step]) -> list[Step]:
     """The program as automatic synchronisation leaves it: a V barrier between two vector instructions that conflict, a
-    flag of its own between an instruction and a scalar access, set right after the first and waited for right before the
-    second."""
+    flag of its own between an instruction and a scalar access, set right after the first and waited for right before
+    the second."""
     number = 100
     while True:
         for earlier, later in unordered_conflicts(steps):
