@@ -183,7 +183,8 @@ def test_commands_are_written_right(block: Block) -> None:
 
 def test_blocks_are_marked_and_named_as_the_tests_know() -> None:
     for block in BLOCKS:
-        assert block.language in ("", "sh", "python"), f"{block.place}: expected python, sh or nothing behind ```"
+        languages = ("", "sh", "python", "cmake", "cpp")
+        assert block.language in languages, f"{block.place}: expected one of {languages} behind ```"
         known = not block.mark or block.mark.startswith("needs: ") or block.mark.removeprefix("given: ") in GIVEN
         assert known, f"{block.place}: <!-- {block.mark} -->, expected 'needs: ..' or one of {sorted(GIVEN)}"
         outputs = block.lead in PRINTS
@@ -194,3 +195,15 @@ def test_the_readme_has_an_example_and_its_output() -> None:
     (example, *_) = [block for block in OF_PYTHON if block.page == ROOT / "README.md"]
     assert expected_output(example) is not None
     assert len([line for line in example.code.splitlines() if line.strip()]) <= 20
+
+
+@pytest.mark.parametrize(
+    "block", [block for block in BLOCKS if block.language in ("cmake", "cpp")], ids=lambda block: block.place
+)
+def test_words_of_cpp_stand_in_the_example_that_a_test_builds(block: Block) -> None:
+    example = "\n".join(path.read_text() for path in (ROOT / "examples/cpp").iterdir() if path.is_file())
+    code = re.sub(r"//.*", "", block.code).replace("engine", "verify_steps")
+    for header in re.findall(r'#include "dsv4_npu_ops/(\w+\.h)"', code):
+        assert list(ROOT.glob(f"csrc/**/{header}")), header
+    words = set(re.findall(r"[A-Za-z_]\w{3,}", re.sub(r"#include.*", "", code)))
+    assert not [word for word in words if word not in example]
