@@ -6,7 +6,8 @@ needs what a test has not is marked by a comment in front of it:
     <!-- given: model -->      runs behind the lines that GIVEN has for it
     <!-- needs: an NPU -->     is only checked for syntax
 
-Commands are not run: their syntax is checked, and that the targets of make, scripts and modules in them exist.
+Commands are not run: their syntax is checked, and that the targets of make, scripts and modules in them exist. C++ and
+CMake are not built: what they call is what examples/cpp calls, which a test builds and runs (tests/test_from_cpp.py).
 """
 
 import ast
@@ -181,9 +182,23 @@ def test_commands_are_written_right(block: Block) -> None:
         assert folder.with_suffix(".py").exists() or (folder / "__main__.py").exists(), f"no module {module}"
 
 
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.language in ("cpp", "cmake")], ids=ids)
+def test_cpp_calls_what_the_example_calls(block: Block) -> None:
+    folder = ROOT / "examples" / "cpp"
+    example = "\n".join(path.read_text() for path in (folder / "verify_steps.cpp", folder / "CMakeLists.txt"))
+    code = re.sub(r"//.*", "", block.code)
+    for call in re.findall(r"(\w+)\(", code):
+        assert re.search(rf"\b{call}\(", example), f"{call} is not in examples/cpp"
+    for package in re.findall(r"find_package\((\w+)", code):
+        assert f"find_package({package} " in example
+    for header in re.findall(r'#include "([^"]+)"', code):
+        assert [*(ROOT / "csrc").rglob(header), *(ROOT / "python").rglob(header)], f"no {header}"
+
+
 def test_blocks_are_marked_and_named_as_the_tests_know() -> None:
     for block in BLOCKS:
-        assert block.language in ("", "sh", "python"), f"{block.place}: expected python, sh or nothing behind ```"
+        known = ("", "sh", "python", "cpp", "cmake")
+        assert block.language in known, f"{block.place}: expected one of {known[1:]} or nothing behind ```"
         known = not block.mark or block.mark.startswith("needs: ") or block.mark.removeprefix("given: ") in GIVEN
         assert known, f"{block.place}: <!-- {block.mark} -->, expected 'needs: ..' or one of {sorted(GIVEN)}"
         outputs = block.lead in PRINTS
