@@ -18,7 +18,7 @@ LINK = re.compile(r"\]\(([^)#\s:]+)(#[^)\s]*)?\)")
 GUIDES = {
     "Begin": ["concepts", "glossary", "install", "troubleshooting"],
     "With an engine": ["engines", "sglang", "vllm_ascend", "replaces"],
-    "Your own engine": ["own_engine", "ops", "capacity", "serving", "compile"],
+    "Your own engine": ["own_engine", "cpp", "ops", "capacity", "serving", "compile"],
     "Reference": ["spec", "api/index"],
     "Kernels and hardware": ["npu", "status", "simulated_cost", "mutation"],
     "Work on it": ["testing"],
