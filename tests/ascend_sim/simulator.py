@@ -77,6 +77,8 @@ class Simulator:
         self.library = ctypes.CDLL(str(kernel_library))
         sim = self.library
         sim.ascend_sim_errors_json.restype = ctypes.c_char_p
+        sim.ascend_sim_warnings_json.restype = ctypes.c_char_p
+        sim.ascend_sim_suppress.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int32]
         sim.ascend_sim_counters_json.restype = ctypes.c_char_p
         sim.ascend_sim_error_count.restype = ctypes.c_uint64
         sim.ascend_sim_launch_count.restype = ctypes.c_uint64
@@ -88,11 +90,15 @@ class Simulator:
         ]
         sim.ascend_sim_register_gm_mapped.argtypes = [ctypes.c_uint64, *sim.ascend_sim_register_gm.argtypes]
         sim.ascend_sim_unregister_gm.argtypes = [ctypes.c_void_p]
-        for name in ("set_seed", "set_max_errors", "set_max_calls"):
+        for name in ("set_tiling_key", "set_seed", "set_max_errors", "set_max_calls"):
             getattr(sim, f"ascend_sim_{name}").argtypes = [ctypes.c_uint64]
 
     def register(self, address: int, num_bytes: int, name: str, initialised: bool = True) -> None:
-        """Make host memory known as global memory; ``initialised=False``: unwritten until a kernel writes it."""
+        """Make host memory known as global memory.
+
+        ``initialised=False``: unwritten until a kernel writes it. A launch that is given such memory and leaves all of it
+        unwritten is an error, one that leaves some of it a warning.
+        """
         self.library.ascend_sim_register_gm(address, num_bytes, name.encode(), int(initialised))
 
     def register_mapped(self, device_address: int, host: int, num_bytes: int, name: str) -> None:
@@ -110,6 +116,8 @@ class Simulator:
     def configure(
         self,
         *,
+        profile: str | None = None,
+        tiling_key: int | None = None,
         seed: int | None = None,
         order: str | None = None,
         strict: bool | None = None,
@@ -119,8 +127,16 @@ class Simulator:
         max_calls: int | None = None,
         memory_cold: bool | None = None,
     ) -> None:
-        """Set switches; what is None stays. ``order`` is random, ascending or descending."""
+        """Set switches; what is None stays. ``order`` is random, ascending or descending.
+
+        ``profile``: "strict", where a kernel has to say everything itself, or "cann", as CANN's projects build it (see
+        README.md). It sets the switches that it is made of, before those that are given too.
+        """
         sim = self.library
+        if profile is not None:
+            sim.ascend_sim_set_profile(("strict", "cann").index(profile))
+        if tiling_key is not None:
+            sim.ascend_sim_set_tiling_key(tiling_key)
         if seed is not None:
             sim.ascend_sim_set_seed(seed)
         if order is not None:
@@ -168,8 +184,24 @@ class Simulator:
         """Return what has been reported since the last clear."""
         return [SimulatedError(**error) for error in json.loads(self.library.ascend_sim_errors_json())]
 
+    def warnings(self) -> list[SimulatedError]:
+        """Return what has been reported since the last clear without being a mistake."""
+        return [SimulatedError(**error) for error in json.loads(self.library.ascend_sim_warnings_json())]
+
+    def suppress(self, kind: str, file: str = "", line: int = 0) -> None:
+        """Leave out findings of a kind ("order.raw", "order.*") that you know.
+
+        ``file`` is the end of a path, ``line`` its line: where the call is or where the helper that makes it was
+        called from; "" and 0 mean any. What ends a block is always reported.
+        """
+        self.library.ascend_sim_suppress(kind.encode(), file.encode(), line)
+
+    def clear_suppressions(self) -> None:
+        """Report everything again."""
+        self.library.ascend_sim_clear_suppressions()
+
     def clear_errors(self) -> None:
-        """Forget reported errors."""
+        """Forget reported errors and warnings."""
         self.library.ascend_sim_clear_errors()
 
     def counters(self) -> list[dict[str, Any]]:

@@ -34,6 +34,7 @@ def sim(_loaded: Simulator) -> Iterator[Simulator]:
     _loaded.clear_counters()
     yield _loaded
     _loaded.clear_memory()
+    _loaded.clear_suppressions()
     _loaded.configure(
         seed=1,
         order="random",
