@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,29 +17,92 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 
 
-def build(sources: Sequence[Path], build_dir: Path, include_dirs: Sequence[Path] = ()) -> Path:
-    """Compile Ascend C sources and the simulator with CMake, only what changed.
+def _run(*commands: list[str]) -> None:
+    for command in commands:
+        result = subprocess.run(command, check=False, capture_output=True, text=True)
+        if result.returncode != 0:
+            raise RuntimeError(f"{' '.join(command)} failed:\n{result.stdout}\n{result.stderr}")
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Several processes may want one build at once: the first makes it, the others wait and find it made."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _configure(source: Path, build_dir: Path) -> list[str]:
+    command = ["cmake", "-S", str(source), "-B", str(build_dir), f"-DPython3_EXECUTABLE={sys.executable}"]
+    if shutil.which("ninja") and not (build_dir / "CMakeCache.txt").exists():
+        command += ["-G", "Ninja"]
+    return command
+
+
+def install(folder: Path) -> Path:
+    """Build the simulator and install it below ``folder``, only what changed; where it is installed already, nothing.
+
+    Returns:
+        The prefix of the installation.
+
+    Raises:
+        RuntimeError: with the compiler's output when the build fails.
+    """
+    if not (HERE / "src").is_dir():
+        return HERE.parents[1]
+    prefix, build_dir = folder / "installed", folder / "build"
+    with _locked(folder):
+        _run(
+            _configure(HERE, build_dir),
+            ["cmake", "--build", str(build_dir), "--parallel", "2"],
+            ["cmake", "--install", str(build_dir), "--prefix", str(prefix)],
+        )
+    return prefix
+
+
+def build(
+    sources: Sequence[Path],
+    build_dir: Path,
+    include_dirs: Sequence[Path] = (),
+    *,
+    include_first: Sequence[Path] = (),
+    standard: int = 17,
+    simulator_dir: Path | None = None,
+) -> Path:
+    """Compile Ascend C sources with CMake, only what changed.
 
     Args:
         sources: kernel sources.
         build_dir: CMake build folder, one per set of sources.
         include_dirs: where the kernels' own headers are.
+        include_first: headers that every source includes before its first line, for what the build of an operator
+            project puts there: a tiling struct.
+        standard: of C++, 17 or 20.
+        simulator_dir: where the simulator is built when it is not installed; the default is a folder beside
+            ``build_dir``, so that all kernels share it.
 
     Returns:
-        The kernel library; the simulator library lies beside it.
+        The kernel library.
 
     Raises:
         RuntimeError: with the compiler's output when the build fails.
     """
-    configure = ["cmake", "-S", str(HERE), "-B", str(build_dir), f"-DPython3_EXECUTABLE={sys.executable}"]
-    if shutil.which("ninja") and not (build_dir / "CMakeCache.txt").exists():
-        configure += ["-G", "Ninja"]
-    configure.append("-DASCEND_SIM_KERNELS=" + ";".join(str(Path(s).resolve()) for s in sources))
-    configure.append("-DASCEND_SIM_KERNEL_INCLUDES=" + ";".join(str(Path(d).resolve()) for d in include_dirs))
-    for command in (configure, ["cmake", "--build", str(build_dir), "--parallel", "2"]):
-        result = subprocess.run(command, check=False, capture_output=True, text=True)
-        if result.returncode != 0:
-            raise RuntimeError(f"{' '.join(command)} failed:\n{result.stdout}\n{result.stderr}")
+    prefix = install(simulator_dir or build_dir.resolve().parent / "ascend_sim")
+
+    def paths(name: str, values: Sequence[Path]) -> str:
+        return f"-D{name}=" + ";".join(str(Path(value).resolve()) for value in values)
+
+    configure = _configure(HERE / "project", build_dir)
+    configure += [
+        f"-Dascend_sim_DIR={prefix / 'share' / 'ascend_sim' / 'cmake'}",
+        f"-DASCEND_SIM_CXX_STANDARD={standard}",
+        paths("ASCEND_SIM_KERNELS", sources),
+        paths("ASCEND_SIM_KERNEL_INCLUDES", include_dirs),
+        paths("ASCEND_SIM_INCLUDE_FIRST", include_first),
+    ]
+    with _locked(build_dir):
+        _run(configure, ["cmake", "--build", str(build_dir), "--parallel", "2"])
     return build_dir / "libascend_kernels.so"
 
 
