@@ -9,11 +9,14 @@ what it would get wrong is refused here with a reason, so that a kernel that bui
 from __future__ import annotations
 
 import argparse
+import os
 import re
+import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+HERE = Path(__file__).resolve().parent
 SCALARS = {
     "int8_t",
     "uint8_t",
@@ -28,6 +31,8 @@ SCALARS = {
 }
 KERNEL = re.compile(r'extern\s+"C"\s+__global__\s+__aicore__\s+(\w+)\s+(\w+)\s*\(([^)]*)\)\s*\{')
 ANY_KERNEL = re.compile(r"__global__\s+(?:__aicore__\s+)?[\w\s]*?(\w+)\s*\(")
+DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:[^\n]*\\\n)*[^\n]*)$", re.MULTILINE)
+KEPT_WORDS = ("__global__", "__aicore__", "__gm__", "GM_ADDR")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"', re.MULTILINE)
 STRUCT = re.compile(r"^[ \t]*struct[ \t]+(\w+)[ \t]*\{", re.MULTILINE)
 
@@ -81,6 +86,44 @@ def gather_text(source: Path, include_dirs: list[Path]) -> str:
         return "".join(parts) + text
 
     return visit(source)
+
+
+def kernel_macros(text: str) -> set[str]:
+    """Names of macros whose expansion declares a kernel."""
+    bodies = dict(DEFINE.findall(text))
+    found: set[str] = set()
+    words = {"__global__"}
+    while words:
+        words = {name for name, body in bodies.items() if words & set(re.findall(r"\w+", body))} - found
+        found |= words
+    return found
+
+
+def preprocessed(source: Path, include_dirs: list[Path], compiler: str) -> str:
+    """What the preprocessor makes of the lines of the source itself, the words that mark a kernel left as they are."""
+    folders = [HERE / "include", source.parent, *include_dirs]
+    command = [compiler, "-E", "-x", "c++", "-std=c++17", *(f"-D{word}={word}" for word in KEPT_WORDS)]
+    command += [*(f"-I{folder}" for folder in folders), str(source.resolve())]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise SignatureError(f"{source.name} declares kernels by macro and cannot be preprocessed: {result.stderr}")
+    lines, own = [], False
+    for line in result.stdout.splitlines():
+        marker = re.match(r'# \d+ "([^"]*)"', line)
+        if marker:
+            own = Path(marker[1]) == source.resolve()
+        elif own:
+            lines.append(line)
+    return "\n".join(lines)
+
+
+def own_text(source: Path, text: str, include_dirs: list[Path], compiler: str) -> str:
+    """The source without comments; preprocessed when a macro declares its kernels, as the toolkit reads every source."""
+    own = strip_comments(source.read_text(encoding="utf-8-sig"))
+    without_defines = DEFINE.sub("", own)
+    if kernel_macros(text) & set(re.findall(r"\w+", without_defines)):
+        return preprocessed(source, include_dirs, compiler)
+    return without_defines
 
 
 def struct_texts(text: str) -> dict[str, str]:
@@ -153,10 +196,10 @@ def needed_structs(name: str, structs: dict[str, str]) -> dict[str, str]:
     return needed
 
 
-def parse_source(source: Path, include_dirs: list[Path]) -> list[Kernel]:
+def parse_source(source: Path, include_dirs: list[Path], compiler: str = os.environ.get("CXX", "c++")) -> list[Kernel]:
     """Find the kernels that a source file defines."""
-    own = strip_comments(source.read_text(encoding="utf-8-sig"))
     text = gather_text(source, include_dirs)
+    own = own_text(source, text, include_dirs, compiler)
     structs = struct_texts(text)
     kernels = []
     for returns, name, parameters in KERNEL.findall(own):
@@ -252,12 +295,13 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder for aclrtlaunch_*.h and launch_stubs.cpp")
     parser.add_argument("--include-dir", type=Path, action="append", default=[], help="where index headers are")
+    parser.add_argument("--compiler", default=os.environ.get("CXX", "c++"), help="whose preprocessor expands macros")
     parser.add_argument("sources", type=Path, nargs="+")
     options = parser.parse_args(argv)
     kernels: list[Kernel] = []
     try:
         for source in options.sources:
-            kernels += parse_source(source, options.include_dir)
+            kernels += parse_source(source, options.include_dir, options.compiler)
         names = [kernel.name for kernel in kernels]
         if len(set(names)) != len(names):
             raise SignatureError(f"two kernels share a name: {sorted(names)}")

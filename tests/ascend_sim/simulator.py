@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,29 +17,92 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 
 
-def build(sources: Sequence[Path], build_dir: Path, include_dirs: Sequence[Path] = ()) -> Path:
-    """Compile Ascend C sources and the simulator with CMake, only what changed.
+def _run(*commands: list[str]) -> None:
+    for command in commands:
+        result = subprocess.run(command, check=False, capture_output=True, text=True)
+        if result.returncode != 0:
+            raise RuntimeError(f"{' '.join(command)} failed:\n{result.stdout}\n{result.stderr}")
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Several processes may want one build at once: the first makes it, the others wait and find it made."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _configure(source: Path, build_dir: Path) -> list[str]:
+    command = ["cmake", "-S", str(source), "-B", str(build_dir), f"-DPython3_EXECUTABLE={sys.executable}"]
+    if shutil.which("ninja") and not (build_dir / "CMakeCache.txt").exists():
+        command += ["-G", "Ninja"]
+    return command
+
+
+def install(folder: Path) -> Path:
+    """Build the simulator and install it below ``folder``, only what changed; where it is installed already, nothing.
+
+    Returns:
+        The prefix of the installation.
+
+    Raises:
+        RuntimeError: with the compiler's output when the build fails.
+    """
+    if not (HERE / "src").is_dir():
+        return HERE.parents[1]
+    prefix, build_dir = folder / "installed", folder / "build"
+    with _locked(folder):
+        _run(
+            _configure(HERE, build_dir),
+            ["cmake", "--build", str(build_dir), "--parallel", "2"],
+            ["cmake", "--install", str(build_dir), "--prefix", str(prefix)],
+        )
+    return prefix
+
+
+def build(
+    sources: Sequence[Path],
+    build_dir: Path,
+    include_dirs: Sequence[Path] = (),
+    *,
+    include_first: Sequence[Path] = (),
+    standard: int = 17,
+    simulator_dir: Path | None = None,
+) -> Path:
+    """Compile Ascend C sources with CMake, only what changed.
 
     Args:
         sources: kernel sources.
         build_dir: CMake build folder, one per set of sources.
         include_dirs: where the kernels' own headers are.
+        include_first: headers that every source includes before its first line, for what the build of an operator
+            project puts there: a tiling struct.
+        standard: of C++, 17 or 20.
+        simulator_dir: where the simulator is built when it is not installed; the default is a folder beside
+            ``build_dir``, so that all kernels share it.
 
     Returns:
-        The kernel library; the simulator library lies beside it.
+        The kernel library.
 
     Raises:
         RuntimeError: with the compiler's output when the build fails.
     """
-    configure = ["cmake", "-S", str(HERE), "-B", str(build_dir), f"-DPython3_EXECUTABLE={sys.executable}"]
-    if shutil.which("ninja") and not (build_dir / "CMakeCache.txt").exists():
-        configure += ["-G", "Ninja"]
-    configure.append("-DASCEND_SIM_KERNELS=" + ";".join(str(Path(s).resolve()) for s in sources))
-    configure.append("-DASCEND_SIM_KERNEL_INCLUDES=" + ";".join(str(Path(d).resolve()) for d in include_dirs))
-    for command in (configure, ["cmake", "--build", str(build_dir), "--parallel", "2"]):
-        result = subprocess.run(command, check=False, capture_output=True, text=True)
-        if result.returncode != 0:
-            raise RuntimeError(f"{' '.join(command)} failed:\n{result.stdout}\n{result.stderr}")
+    prefix = install(simulator_dir or build_dir.resolve().parent / "ascend_sim")
+
+    def paths(name: str, values: Sequence[Path]) -> str:
+        return f"-D{name}=" + ";".join(str(Path(value).resolve()) for value in values)
+
+    configure = _configure(HERE / "project", build_dir)
+    configure += [
+        f"-Dascend_sim_DIR={prefix / 'share' / 'ascend_sim' / 'cmake'}",
+        f"-DASCEND_SIM_CXX_STANDARD={standard}",
+        paths("ASCEND_SIM_KERNELS", sources),
+        paths("ASCEND_SIM_KERNEL_INCLUDES", include_dirs),
+        paths("ASCEND_SIM_INCLUDE_FIRST", include_first),
+    ]
+    with _locked(build_dir):
+        _run(configure, ["cmake", "--build", str(build_dir), "--parallel", "2"])
     return build_dir / "libascend_kernels.so"
 
 
@@ -77,6 +142,8 @@ class Simulator:
         self.library = ctypes.CDLL(str(kernel_library))
         sim = self.library
         sim.ascend_sim_errors_json.restype = ctypes.c_char_p
+        sim.ascend_sim_warnings_json.restype = ctypes.c_char_p
+        sim.ascend_sim_suppress.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int32]
         sim.ascend_sim_counters_json.restype = ctypes.c_char_p
         sim.ascend_sim_error_count.restype = ctypes.c_uint64
         sim.ascend_sim_launch_count.restype = ctypes.c_uint64
@@ -88,11 +155,15 @@ class Simulator:
         ]
         sim.ascend_sim_register_gm_mapped.argtypes = [ctypes.c_uint64, *sim.ascend_sim_register_gm.argtypes]
         sim.ascend_sim_unregister_gm.argtypes = [ctypes.c_void_p]
-        for name in ("set_seed", "set_max_errors", "set_max_calls"):
+        for name in ("set_tiling_key", "set_seed", "set_max_errors", "set_max_calls"):
             getattr(sim, f"ascend_sim_{name}").argtypes = [ctypes.c_uint64]
 
     def register(self, address: int, num_bytes: int, name: str, initialised: bool = True) -> None:
-        """Make host memory known as global memory; ``initialised=False``: unwritten until a kernel writes it."""
+        """Make host memory known as global memory.
+
+        ``initialised=False``: unwritten until a kernel writes it. A launch that is given such memory and leaves all of it
+        unwritten is an error, one that leaves some of it a warning.
+        """
         self.library.ascend_sim_register_gm(address, num_bytes, name.encode(), int(initialised))
 
     def register_mapped(self, device_address: int, host: int, num_bytes: int, name: str) -> None:
@@ -110,6 +181,8 @@ class Simulator:
     def configure(
         self,
         *,
+        profile: str | None = None,
+        tiling_key: int | None = None,
         seed: int | None = None,
         order: str | None = None,
         strict: bool | None = None,
@@ -119,8 +192,16 @@ class Simulator:
         max_calls: int | None = None,
         memory_cold: bool | None = None,
     ) -> None:
-        """Set switches; what is None stays. ``order`` is random, ascending or descending."""
+        """Set switches; what is None stays. ``order`` is random, ascending or descending.
+
+        ``profile``: "strict", where a kernel has to say everything itself, or "cann", as CANN's projects build it (see
+        README.md). It sets the switches that it is made of, before those that are given too.
+        """
         sim = self.library
+        if profile is not None:
+            sim.ascend_sim_set_profile(("strict", "cann").index(profile))
+        if tiling_key is not None:
+            sim.ascend_sim_set_tiling_key(tiling_key)
         if seed is not None:
             sim.ascend_sim_set_seed(seed)
         if order is not None:
@@ -168,8 +249,24 @@ class Simulator:
         """Return what has been reported since the last clear."""
         return [SimulatedError(**error) for error in json.loads(self.library.ascend_sim_errors_json())]
 
+    def warnings(self) -> list[SimulatedError]:
+        """Return what has been reported since the last clear without being a mistake."""
+        return [SimulatedError(**error) for error in json.loads(self.library.ascend_sim_warnings_json())]
+
+    def suppress(self, kind: str, file: str = "", line: int = 0) -> None:
+        """Leave out findings of a kind ("order.raw", "order.*") that you know.
+
+        ``file`` is the end of a path, ``line`` its line: where the call is or where the helper that makes it was
+        called from; "" and 0 mean any. What ends a block is always reported.
+        """
+        self.library.ascend_sim_suppress(kind.encode(), file.encode(), line)
+
+    def clear_suppressions(self) -> None:
+        """Report everything again."""
+        self.library.ascend_sim_clear_suppressions()
+
     def clear_errors(self) -> None:
-        """Forget reported errors."""
+        """Forget reported errors and warnings."""
         self.library.ascend_sim_clear_errors()
 
     def counters(self) -> list[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,12 +17,8 @@ ROOT = HERE.parents[1]
 def _loaded() -> Simulator:
     sources = sorted((HERE / "kernels").glob("*.cpp"))
     # An instrumented build (tests/sanitize) has a folder of its own.
-    build_dir = Path(os.environ.get("DSV4_BUILD_ROOT", ROOT / "build")) / "sim_own_tests"
-    build_dir.mkdir(parents=True, exist_ok=True)
-    # Workers of one test run share the folder: the first builds, the others wait and find it built.
-    with (build_dir / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        return Simulator(build(sources, build_dir))
+    build_dir = Path(os.environ.get("DSV4_BUILD_ROOT", ROOT / "build")) / "sim_test_kernels"
+    return Simulator(build(sources, build_dir))
 
 
 @pytest.fixture
@@ -34,10 +29,13 @@ def sim(_loaded: Simulator) -> Iterator[Simulator]:
     _loaded.clear_counters()
     yield _loaded
     _loaded.clear_memory()
+    _loaded.clear_suppressions()
     _loaded.configure(
         seed=1,
         order="random",
         strict=True,
+        profile="strict",
+        tiling_key=0,
         scalar_gm_stores=False,
         report_overflow=True,
         report_special_half=True,

@@ -49,6 +49,9 @@ FAULTS = [
     ("bounds_cases", 8, "bounds.buffer", ["from byte 16", "multiple of 32"]),
     ("bounds_cases", 9, "bounds.buffer", ["512 elements", "512 bytes"]),
     ("bounds_cases", 10, "bounds.gm", ["128 bytes", "124 left"]),
+    ("bounds_cases", 11, "bounds.index", ["offset 41", "40 elements"]),
+    ("bounds_cases", 12, "bounds.index", ["index 40", "40 elements"]),
+    ("bounds_cases", 13, "gm.unset", ["SetGlobalBuffer"]),
     ("copy_cases", 1, "copy.tail", ["80", "multiple of 32"]),
     ("copy_cases", 2, "range.field", ["blockLen", "2097152", "0..2097151"]),
     ("copy_cases", 3, "range.field", ["blockCount", "4096", "0..4095"]),
@@ -63,6 +66,8 @@ FAULTS = [
     ("padding_cases", 3, "store.padding", ["byte 20"]),
     ("padding_cases", 4, "store.unwritten", ["nothing has written"]),
     ("pool_cases", 1, "budget.ub", ["188160", "at most 188160"]),
+    ("pool_cases", 7, "buffer.empty", ["0 bytes"]),
+    ("pool_cases", 8, "budget.ub", ["197376 bytes", "768 before"]),
     ("pool_cases", 2, "budget.buffers", ["at most 64"]),
     ("pool_cases", 3, "pipe.init_after_use", ["InitBuffer"]),
     ("pool_cases", 4, "pipe.second", ["one per kernel"]),
@@ -105,7 +110,6 @@ FAULTS = [
     ("cache_cases", 1, "order.gm_raw", ["MTE3_S"]),
     ("cache_cases", 2, "gm.stale", ["DataCacheCleanAndInvalid"]),
     ("cache_cases", 3, "gm.scalar_store", ["'dst'", "UB"]),
-    ("cache_cases", 4, "gm.dirty_line", ["DataCacheCleanAndInvalid"]),
     ("cache_cases", 5, "gm.line_shared", ["cache line"]),
     ("sync_cases", 1, "sync.missing", ["3 of 4 blocks"]),
     ("sync_cases", 2, "blocks.read_of_foreign_write", ["'dst'"]),
@@ -159,6 +163,119 @@ def test_corrected_twin_passes(sim: Simulator, kernel: str) -> None:
 
 def test_scalar_stores_that_are_written_back_pass_when_allowed(sim: Simulator) -> None:
     assert run_case(sim, "cache_cases", 6)[32] == 7
+
+
+def test_a_scalar_store_that_the_end_of_the_kernel_writes_back_is_a_warning(sim: Simulator) -> None:
+    assert run_case(sim, "cache_cases", 4)[32] == 7
+    assert sim.errors() == []
+    (warning,) = sim.warnings()
+    assert warning.kind == "gm.dirty_line" and "DataCacheCleanAndInvalid" in warning.message
+    sim.clear_errors()
+    run_case(sim, "cache_cases", 6)
+    assert sim.warnings() == []
+
+
+# What the device survives does not end the block: the kernel's results are there, and its later mistakes are found.
+@pytest.mark.parametrize(
+    ("kernel", "fault", "kind"),
+    [
+        ("bounds_cases", 10, "bounds.gm"),
+        ("bounds_cases", 11, "bounds.index"),
+        ("bounds_cases", 12, "bounds.index"),
+        ("pool_cases", 7, "buffer.empty"),
+        ("pool_cases", 9, "budget.ub"),
+    ],
+)
+def test_a_finding_lets_the_block_go_on(sim: Simulator, kernel: str, fault: int, kind: str) -> None:
+    with pytest.raises(KernelError) as caught:
+        run_case(sim, kernel, fault)
+    assert kind in {error.kind for error in caught.value.errors}
+    assert sim.counters()[-1]["mte3_calls"] == sim_calls(sim, kernel)
+
+
+def sim_calls(sim: Simulator, kernel: str) -> int:
+    """Copies to global memory of the kernel without a fault."""
+    run_case(sim, kernel, 0)
+    return sim.counters()[-1]["mte3_calls"]
+
+
+@pytest.mark.parametrize(("fault", "line"), [(0, None), (1, "b.out.GetValue(8)"), (2, "b.dst.GetValue(16)")])
+def test_the_access_that_conflicts_is_named_and_not_the_last_one(sim: Simulator, fault: int, line: str | None) -> None:
+    src, dst = aligned(ELEMS), aligned(ELEMS)
+    sim.register(src.ctypes.data, src.nbytes, "src")
+    sim.register(dst.ctypes.data, dst.nbytes, "dst")
+    sim.launch("scalar_reads", 1, src.ctypes.data, dst.ctypes.data, fault)
+    if line is None:
+        assert sim.errors() == []
+        return
+    (error,) = sim.errors()
+    source = (Path(__file__).parent / "kernels" / "order_cases.cpp").read_text().splitlines()
+    number = 1 + next(i for i, text in enumerate(source) if line in text)
+    assert f"GetValue (order_cases.cpp:{number}) on pipe S reads" in error.message
+
+
+@pytest.mark.parametrize(("way", "right"), [(0, True), (1, False)])
+def test_queue_buffers_come_in_turn(sim: Simulator, way: int, right: bool) -> None:
+    src, dst = aligned(ELEMS), aligned(ELEMS)
+    src[:], dst[:] = np.arange(ELEMS), -1
+    sim.register(src.ctypes.data, src.nbytes, "src")
+    sim.register(dst.ctypes.data, dst.nbytes, "dst")
+    sim.launch("queue_turns", 1, src.ctypes.data, dst.ctypes.data, way)
+    assert {error.kind for error in sim.errors()} == (set() if right else {"read.unwritten", "store.unwritten"})
+    assert not right or dst.tolist() == src.tolist()
+
+
+@pytest.mark.parametrize(("elems", "kind", "warned"), [(64, None, False), (63, None, True), (0, "gm.output", False)])
+def test_outputs_that_nothing_writes(sim: Simulator, elems: int, kind: str | None, warned: bool) -> None:
+    src, dst = aligned(ELEMS), np.zeros(64, dtype=np.int32)
+    sim.register(src.ctypes.data, src.nbytes, "src")
+    sim.register(dst.ctypes.data, dst.nbytes, "dst", initialised=False)
+    status = sim.launch("write_some", 1, src.ctypes.data, dst.ctypes.data, elems)
+    assert status == (kind is not None) and len(sim.errors()) == status
+    assert all(error.kind == "gm.output_unwritten" and "all, 256 of the 256" in error.message for error in sim.errors())
+    assert [(warning.kind, "4 of the 256" in warning.message) for warning in sim.warnings()] == (
+        [("gm.output_unwritten", True)] if warned else []
+    )
+
+
+def test_suppressions_by_kind_and_line(sim: Simulator) -> None:
+    source = (Path(__file__).parent / "kernels" / "order_cases.cpp").read_text().splitlines()
+    line = 1 + next(i for i, text in enumerate(source) if "Adds(b.out, b.work, -1, kTile);" in text)
+    sim.suppress("order.raw", "kernels/order_cases.cpp", line)
+    run_case(sim, "order_vector", 5)
+    with pytest.raises(KernelError):
+        run_case(sim, "order_vector", 1)
+    sim.clear_suppressions()
+    for kind, file, number in (("order.war", "", line), ("order.*", "order_cases.cpp", line + 1), ("bounds.*", "", 0)):
+        sim.suppress(kind, file, number)
+        with pytest.raises(KernelError):
+            run_case(sim, "order_vector", 5)
+    sim.suppress("order.*")
+    run_case(sim, "order_vector", 5)
+    # What ends a block is said whatever is suppressed.
+    sim.suppress("*")
+    with pytest.raises(KernelError, match=r"flag\.wait_unset"):
+        run_case(sim, "flag_cases", 2)
+
+
+@pytest.mark.skipif(shutil.which("addr2line") is None, reason="needs addr2line of binutils")
+def test_suppression_of_a_line_that_calls_a_helper(sim: Simulator) -> None:
+    source = (Path(__file__).parent / "kernels" / "order_cases.cpp").read_text().splitlines()
+    line = 1 + next(i for i, text in enumerate(source) if "Store(b.dst[tile * kTile], b.out, kTile);" in text)
+    sim.suppress("order.raw", "order_cases.cpp", line)
+    run_case(sim, "order_vector", 2)
+
+
+def test_a_full_list_of_errors_does_not_hide_the_next_launch(sim: Simulator) -> None:
+    sim.library.ascend_sim_set_max_errors(1)
+    try:
+        for fault in (1, 2):
+            with pytest.raises(KernelError):
+                run_case(sim, "order_vector", fault)
+            src = aligned(ELEMS)
+            assert sim.launch("order_copies", 1, src.ctypes.data, src.ctypes.data, 1) == 1
+    finally:
+        sim.library.ascend_sim_set_max_errors(64)
 
 
 def test_foreign_read_is_caught_in_both_orders(sim: Simulator) -> None:

@@ -71,6 +71,44 @@ def test_refused_entries(tmp_path: Path, signature: str) -> None:
         parse(tmp_path, signature)
 
 
+BY_MACRO = """#include "macros.h"
+ENTRY(first)(GM_ADDR a, int32_t n) {
+}
+ENTRY(second)(GM_ADDR a)
+{
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "macros",
+    [
+        '#define ENTRY(name) extern "C" __global__ __aicore__ void name',
+        '#define KERNEL extern "C" __global__ \\\n    __aicore__ void\n#define ENTRY(name) KERNEL name',
+    ],
+)
+def test_kernels_declared_by_macro(tmp_path: Path, macros: str) -> None:
+    (tmp_path / "macros.h").write_text(macros + "\n")
+    source = tmp_path / "k.cpp"
+    source.write_text(BY_MACRO)
+    assert [(kernel.name, len(kernel.parameters)) for kernel in parse_source(source, [tmp_path])] == [
+        ("first", 2),
+        ("second", 1),
+    ]
+    # In the source itself, and unused there.
+    source.write_text(BY_MACRO.replace('#include "macros.h"', macros))
+    assert len(parse_source(source, [tmp_path])) == 2
+    source.write_text(f"{macros}\n")
+    assert parse_source(source, [tmp_path]) == []
+    (tmp_path / "macros.h").write_text(macros.replace(' "C"', ""))
+    source.write_text(BY_MACRO)
+    with pytest.raises(SignatureError, match=r"\['first', 'second'\] not written as"):
+        parse_source(source, [tmp_path])
+    source.write_text(BY_MACRO + "#error no\n")
+    with pytest.raises(SignatureError, match="cannot be preprocessed"):
+        parse_source(source, [tmp_path])
+
+
 class Range(ctypes.Structure):
     _fields_ = (("first", ctypes.c_int32), ("elems", ctypes.c_uint32))
 

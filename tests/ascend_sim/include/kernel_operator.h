@@ -16,6 +16,7 @@
 #include "ascend_sim/sync.h"
 #include "ascend_sim/tensor.h"
 #include "ascend_sim/tpipe.h"
+#include "ascend_sim/tiling.h"
 #include "ascend_sim/types.h"
 #include "ascend_sim/vector_binary.h"
 #include "ascend_sim/vector_scalar.h"

@@ -44,6 +44,8 @@ void Block::Begin(const char* kernel_name, int64_t block_index, int64_t block_co
     for (auto& calls : log) {
         calls.assign(1, Call{nullptr, CallSite{"", 0}});
     }
+    scalar_calls.assign(1, Call{nullptr, CallSite{"", 0}});
+    scalar_call_ids.clear();
     for (auto& clocks : seen) {
         clocks.assign(1, Clock{});
     }
@@ -65,6 +67,7 @@ void Block::Begin(const char* kernel_name, int64_t block_index, int64_t block_co
     pipe_alive = pipe_made = work_started = false;
     mask_counter = false;
     mask[0] = mask[1] = ~uint64_t{0};
+    dequant_scale_set = false;
     atomic = 0;
     clean_lines.clear();
     clean_all = 0;
@@ -130,14 +133,32 @@ void UnparkBlock(ParkedBlock& parked) {
     g_ub_cleared = false;
 }
 
-std::string LoggedCall(Pipe pipe, uint32_t number) {
-    const auto& calls = g_block.log[Timeline::Index(pipe)];
+uint32_t Block::NoteScalarCall(const Call& call) {
+    NoteCall(call);
+    ++counters.calls[0];
+    clock.Scalar(model::kScalarInstruction);
+    auto& ids = scalar_call_ids[reinterpret_cast<uint64_t>(call.site.file) + static_cast<uint64_t>(call.site.line)];
+    for (const uint32_t id : ids) {
+        const Call& known = scalar_calls[id];
+        if (known.name == call.name && known.site.line == call.site.line && known.site.file == call.site.file) {
+            return id;
+        }
+    }
+    ids.push_back(static_cast<uint32_t>(scalar_calls.size()));
+    scalar_calls.push_back(call);
+    return ids.back();
+}
+
+std::string LoggedCall(Pipe pipe, uint32_t number, uint32_t scalar_call) {
+    const auto& calls = pipe == Pipe::S ? g_block.scalar_calls : g_block.log[Timeline::Index(pipe)];
+    number = pipe == Pipe::S ? scalar_call : number;
     return number < calls.size() ? Where(calls[number]) : "an earlier call";
 }
 
 void NoteNop(const Call& call, Pipe pipe) {
     if (pipe == Pipe::V) {
-        Fail(call, pipe, "range.nothing", "no elements; expected some, because only Atlas A2 and A3 then do nothing");
+        const auto say = GlobalConfig().empty_instructions ? Warn : Fail;
+        say(call, pipe, "range.nothing", "no elements; expected some, because only Atlas A2 and A3 then do nothing");
     }
     g_block.NoteCall(call);
     ++g_block.counters.nops;

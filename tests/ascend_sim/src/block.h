@@ -18,6 +18,8 @@ namespace ascend_sim {
 struct UbCell {
     uint32_t write = 0;
     uint32_t read[kPipes] = {0, 0, 0, 0};
+    uint32_t scalar_read = 0;  // which call it was, where S reads or writes: Block::scalar_calls
+    uint32_t scalar_write = 0;
     Pipe writer = Pipe::S;
 };
 
@@ -54,7 +56,9 @@ struct Block {
 
     Timeline time;
     BlockTime clock;
-    std::vector<Call> log[kPipes];  // what instruction number n of a pipe was; S: the last access of epoch n
+    std::vector<Call> log[kPipes];   // what instruction number n of a queue was
+    std::vector<Call> scalar_calls;  // each line of the kernel that makes scalar accesses, from 1
+    std::unordered_map<uint64_t, std::vector<uint32_t>> scalar_call_ids;
     std::vector<Clock> seen[kPipes];  // outside strict mode: what instruction n of a queue could rely on
     std::array<UbCell, kUbBytes / kUbBlock> cells;
     uint32_t ub_touched = 0;  // bytes from the start of UB that need clearing for the next block
@@ -71,6 +75,8 @@ struct Block {
     bool mask_counter = false;
     uint64_t mask[2] = {~uint64_t{0}, ~uint64_t{0}};
     Call mask_call{};
+    float dequant_scale = 0;
+    bool dequant_scale_set = false;
     int atomic = 0;
     Call atomic_call{};
 
@@ -90,6 +96,8 @@ struct Block {
     // Checks what a kernel must have tidied up. Never throws.
     void Finish();
     void NoteCall(const Call& call);
+    // The same for a scalar access. Returns its index in scalar_calls.
+    uint32_t NoteScalarCall(const Call& call);
 };
 
 Block& CurrentBlock();
@@ -103,8 +111,8 @@ struct ParkedBlock {
 void ParkBlock(ParkedBlock& parked);
 void UnparkBlock(ParkedBlock& parked);
 
-// The call that made instruction `number` of `pipe`, for messages.
-std::string LoggedCall(Pipe pipe, uint32_t number);
+// The call that made instruction `number` of `pipe`, or the scalar access `scalar_call`, for messages.
+std::string LoggedCall(Pipe pipe, uint32_t number, uint32_t scalar_call);
 
 // Order checks of one UB access; false in *ordered means an error was reported.
 void CheckUbOrder(const Call& call, Pipe pipe, const char* operand, const Ranges& ranges, bool write);

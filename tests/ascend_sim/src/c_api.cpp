@@ -42,6 +42,15 @@ void ascend_sim_set_block_order(int32_t order) { GlobalConfig().order = static_c
 
 void ascend_sim_set_strict(int32_t strict) { GlobalConfig().strict = strict != 0; }
 
+void ascend_sim_set_profile(int32_t as_built) {
+    ascend_sim::Config& config = GlobalConfig();
+    config.strict = as_built == 0;
+    config.scalar_gm_stores = config.empty_instructions = as_built != 0;
+    config.report_overflow = config.report_special_half = as_built == 0;
+}
+
+void ascend_sim_set_tiling_key(uint64_t key) { GlobalConfig().tiling_key = key; }
+
 void ascend_sim_allow_scalar_gm_stores(int32_t allow) { GlobalConfig().scalar_gm_stores = allow != 0; }
 
 void ascend_sim_report_overflow(int32_t report) { GlobalConfig().report_overflow = report != 0; }
@@ -68,8 +77,25 @@ uint64_t ascend_sim_error_count(void) {
 const char* ascend_sim_errors_json(void) {
     static std::string text;
     const Lock lock(ascend_sim::SimulatorMutex());
-    text = GlobalReport().ToJson();
+    text = GlobalReport().ErrorsJson();
     return text.c_str();
+}
+
+const char* ascend_sim_warnings_json(void) {
+    static std::string text;
+    const Lock lock(ascend_sim::SimulatorMutex());
+    text = GlobalReport().WarningsJson();
+    return text.c_str();
+}
+
+void ascend_sim_suppress(const char* kind, const char* file, int32_t line) {
+    const Lock lock(ascend_sim::SimulatorMutex());
+    GlobalReport().Suppress(ascend_sim::Suppression{kind, file, line});
+}
+
+void ascend_sim_clear_suppressions(void) {
+    const Lock lock(ascend_sim::SimulatorMutex());
+    GlobalReport().ClearSuppressions();
 }
 
 void ascend_sim_clear_errors(void) {

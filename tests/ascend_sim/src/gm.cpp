@@ -90,7 +90,8 @@ GmAccess ResolveGm(const Call& call, Pipe pipe, const char* operand, const GmVie
     }
     const bool sized = view.bytes != ~uint64_t{0};
     if (sized && (ranges.first < view.address || end > view.address + view.bytes)) {
-        Fail(call, pipe, "bounds.gm",
+        // The memory is there: the device would go on.
+        Complain(call, pipe, "bounds.gm",
              "%s needs %llu bytes of a global tensor ('%s') that has %llu left by its SetGlobalBuffer size", operand,
              static_cast<unsigned long long>(end - ranges.first), allocation->name.c_str(),
              static_cast<unsigned long long>(view.bytes));
@@ -99,7 +100,7 @@ GmAccess ResolveGm(const Call& call, Pipe pipe, const char* operand, const GmVie
     if (!allocation->fine && ((offset | ranges.bytes | (ranges.count > 1 ? ranges.pitch : 0)) % 4) != 0) {
         allocation->Refine();
     }
-    return GmAccess{allocation, allocation->host + offset, ranges, operand, false, false};
+    return GmAccess{allocation, allocation->host + offset, ranges, operand, false, false, 0};
 }
 
 namespace {
@@ -131,7 +132,7 @@ bool CheckCell(const Call& call, Pipe pipe, const GmAccess& access, const GmCell
         !(access.atomic && cell.atomic)) {
         Complain(call, pipe, access.write ? "order.gm_waw" : "order.gm_raw",
                  "%s %s %s, which %s on pipe %s writes, and nothing orders them; expected %s between the two",
-                 access.operand, does, Bytes(access, offset).c_str(), LoggedCall(cell.writer_pipe, cell.write).c_str(),
+                 access.operand, does, Bytes(access, offset).c_str(), LoggedCall(cell.writer_pipe, cell.write, cell.scalar_call).c_str(),
                  PipeName(cell.writer_pipe),
                  pipe == cell.writer_pipe ? Format("PipeBarrier<PIPE_%s>", PipeName(pipe)).c_str()
                                           : Format("a %s_%s flag", PipeName(cell.writer_pipe), PipeName(pipe)).c_str());
@@ -141,7 +142,7 @@ bool CheckCell(const Call& call, Pipe pipe, const GmAccess& access, const GmCell
         Complain(call, pipe, "order.gm_war",
                  "%s overwrites %s, which %s on pipe %s reads, and nothing orders them; expected a %s_%s flag between "
                  "the two",
-                 access.operand, Bytes(access, offset).c_str(), LoggedCall(cell.reader_pipe, cell.read).c_str(),
+                 access.operand, Bytes(access, offset).c_str(), LoggedCall(cell.reader_pipe, cell.read, cell.scalar_call).c_str(),
                  PipeName(cell.reader_pipe), PipeName(cell.reader_pipe), PipeName(pipe));
         return false;
     }
@@ -150,6 +151,7 @@ bool CheckCell(const Call& call, Pipe pipe, const GmAccess& access, const GmCell
 
 void RecordCell(Pipe pipe, const GmAccess& access, GmCell& cell, uint32_t number) {
     const uint16_t self = static_cast<uint16_t>(CurrentBlock().index + 1);
+    cell.scalar_call = pipe == Pipe::S ? access.scalar_call : cell.scalar_call;
     if (access.write) {
         cell.write = number;
         cell.writer_block = self;
@@ -243,6 +245,28 @@ bool UnregisterGm(uint64_t address) { return g_allocations.erase(address) != 0; 
 void ClearGm() { g_allocations.clear(); }
 
 void NextGmEpoch() { ++g_epoch; }
+
+void ReportUnwrittenOutputs(const std::vector<uint64_t>& arguments) {
+    for (const auto& [address, allocation] : g_allocations) {
+        const auto named = [&](uint64_t value) { return value >= address && value < address + allocation.bytes; };
+        if (allocation.states.empty() || std::none_of(arguments.begin(), arguments.end(), named)) {
+            continue;
+        }
+        const auto first = std::find(allocation.states.begin(), allocation.states.end(), ByteState::Unwritten);
+        if (first == allocation.states.end()) {
+            continue;
+        }
+        const auto missing = std::count(first, allocation.states.end(), ByteState::Unwritten);
+        const bool all = missing == static_cast<int64_t>(allocation.bytes);
+        GlobalReport().Add(Call{"launch", CallSite{"", 0}}, "S", "gm.output_unwritten",
+                           Format("%s%lld of the %llu bytes of '%s' are unwritten when the launch has ended, the first "
+                                  "is byte %lld; expected a kernel that is given an output to write it",
+                                  all ? "all, " : "", static_cast<long long>(missing),
+                                  static_cast<unsigned long long>(allocation.bytes), allocation.name.c_str(),
+                                  static_cast<long long>(first - allocation.states.begin())),
+                           all ? Severity::Error : Severity::Warning);
+    }
+}
 
 void ResetTraffic() {
     for (auto& entry : g_allocations) {

@@ -17,6 +17,7 @@ namespace ascend_sim {
 struct GmCell {
     uint32_t write = 0;  // instruction number within the writing block
     uint32_t read = 0;
+    uint32_t scalar_call = 0;  // the last scalar access: Block::scalar_calls
     uint16_t writer_block = 0;  // block index + 1, 0: nobody
     uint16_t reader_block = 0;
     Pipe writer_pipe = Pipe::S;
@@ -52,6 +53,7 @@ struct GmAccess {
     const char* operand = "";
     bool write = false;
     bool atomic = false;
+    uint32_t scalar_call = 0;
 };
 
 // Checks declared size, allocation and alignment of every range.
@@ -66,6 +68,8 @@ void ClearGm();
 void NextGmEpoch();
 void ResetTraffic();
 std::map<std::string, GmTraffic> CollectTraffic();
+// Reports memory that was registered as unwritten, is named by an argument of the launch, and was left as it was.
+void ReportUnwrittenOutputs(const std::vector<uint64_t>& arguments);
 // Reports cache lines that scalar stores left dirty.
 void FinishScalarStores();
 void ForgetScalarStores();

@@ -44,6 +44,8 @@ std::vector<uint32_t> BlockSequence(uint32_t blocks, std::mt19937_64& random) {
     return sequence;
 }
 
+bool g_aborted = false;  // a block of this launch did not come to its end
+
 void BlockBody(const Task& task) {
     Block& block = CurrentBlock();
     try {
@@ -51,6 +53,7 @@ void BlockBody(const Task& task) {
         block.Finish();
     } catch (const BlockAborted&) {
         block.running = false;
+        g_aborted = true;
     }
 }
 
@@ -110,6 +113,7 @@ class BlockScheduler {
         Complain(CurrentBlock().sync_call, Pipe::S, "sync.missing",
                  "%zu of %u blocks reach SyncAll: they would hang; expected all of them", round.size(), task_.blocks);
         CurrentBlock().running = false;
+        g_aborted = true;
     }
 
     const Task& task_;
@@ -136,6 +140,7 @@ uint32_t RunTask(const Task& task) {
     ResetTraffic();
     ForgetScalarStores();
     ForgetRunCode();
+    g_aborted = false;
     static uint64_t launch_number = 0;
     std::mt19937_64 random(GlobalConfig().seed * 0x9e3779b97f4a7c15u + launch_number++);
     BlockScheduler scheduler(task, counters);
@@ -143,6 +148,9 @@ uint32_t RunTask(const Task& task) {
         scheduler.Start(index, random());
     }
     scheduler.Finish(random);
+    if (!g_aborted) {
+        ReportUnwrittenOutputs(task.args);
+    }
     counters.traffic = CollectTraffic();
     counters.run_instructions = RunInstructions();
     if (Launches().size() >= kKeptLaunches) {

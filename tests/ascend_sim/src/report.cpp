@@ -61,18 +61,58 @@ std::string Quote(const std::string& text) {
     return out + "\"";
 }
 
-void Report::Add(const Call& call, const char* pipe, const char* kind, const std::string& text) {
+namespace {
+
+bool EndsWith(const std::string& text, const std::string& end) {
+    return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+bool KindMatches(const std::string& kind, const std::string& pattern) {
+    if (!pattern.empty() && pattern.back() == '*') {
+        return kind.compare(0, pattern.size() - 1, pattern, 0, pattern.size() - 1) == 0;
+    }
+    return kind == pattern;
+}
+
+}  // namespace
+
+bool Report::Suppressed(const Error& error) const {
+    for (const Suppression& one : suppressions_) {
+        if (!KindMatches(error.kind, one.kind)) {
+            continue;
+        }
+        if (EndsWith(error.file, one.file) && (one.line == 0 || one.line == error.line)) {
+            return true;
+        }
+        // The chain names files without their folders: ", a.h:14, b.cpp:122,".
+        const size_t slash = one.file.rfind('/');
+        const std::string name = slash == std::string::npos ? one.file : one.file.substr(slash + 1);
+        const std::string wanted = ", " + name + ":" + (one.line == 0 ? "" : std::to_string(one.line) + ",");
+        if (!name.empty() && (", " + error.chain + ",").find(wanted) != std::string::npos) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void Report::Clear() {
+    errors_.clear();
+    warnings_.clear();
+    total_ = 0;
+}
+
+void Report::Add(const Call& call, const char* pipe, const char* kind, const std::string& text, Severity severity) {
     const Block& block = CurrentBlock();
     const char* file = call.site.file == nullptr ? "" : call.site.file;
-    for (Error& error : errors_) {
+    std::vector<Error>& found = severity == Severity::Warning ? warnings_ : errors_;
+    const uint64_t counts = severity == Severity::Warning ? 0 : 1;
+    for (Error& error : found) {
         if (error.line == call.site.line && error.kind == kind && error.call == call.name && error.file == file &&
             error.kernel == block.kernel) {
             ++error.count;
+            total_ += counts;
             return;
         }
-    }
-    if (errors_.size() >= GlobalConfig().max_errors) {
-        return;
     }
     Error error;
     error.kind = kind;
@@ -83,28 +123,27 @@ void Report::Add(const Call& call, const char* pipe, const char* kind, const std
     error.line = call.site.line;
     error.pipe = pipe;
     error.count = 1;
+    error.chain = block.running && found.size() < GlobalConfig().max_errors ? KernelCallChain() : "";
+    if (severity != Severity::Fatal && Suppressed(error)) {
+        return;
+    }
+    total_ += counts;
+    if (found.size() >= GlobalConfig().max_errors) {
+        return;
+    }
     error.message = Format("[simulated] kernel %s, block %lld of %lld, %s on pipe %s: %s: ", block.kernel,
                            static_cast<long long>(error.block), static_cast<long long>(block.count),
                            Where(call).c_str(), pipe, kind) +
                     text;
-    error.chain = block.running ? KernelCallChain() : "";
     if (!error.chain.empty()) {
         error.message += "; reached from " + error.chain;
     }
-    errors_.push_back(error);
+    found.push_back(error);
 }
 
-uint64_t Report::total() const {
-    uint64_t sum = 0;
-    for (const Error& error : errors_) {
-        sum += error.count;
-    }
-    return sum;
-}
-
-std::string Report::ToJson() const {
+std::string Report::ToJson(const std::vector<Error>& found) {
     std::string out = "[";
-    for (const Error& error : errors_) {
+    for (const Error& error : found) {
         out += out.size() > 1 ? ",\n" : "\n";
         out += "{\"kind\": " + Quote(error.kind) + ", \"kernel\": " + Quote(error.kernel) +
                ", \"block\": " + std::to_string(error.block) + ", \"call\": " + Quote(error.call) +
@@ -128,12 +167,20 @@ void Complain(const Call& call, Pipe pipe, const char* kind, const char* format,
     GlobalReport().Add(call, PipeName(pipe), kind, text);
 }
 
+void Warn(const Call& call, Pipe pipe, const char* kind, const char* format, ...) {
+    va_list list;
+    va_start(list, format);
+    const std::string text = FormatList(format, list);
+    va_end(list);
+    GlobalReport().Add(call, PipeName(pipe), kind, text, Severity::Warning);
+}
+
 void Fail(const Call& call, Pipe pipe, const char* kind, const char* format, ...) {
     va_list list;
     va_start(list, format);
     const std::string text = FormatList(format, list);
     va_end(list);
-    GlobalReport().Add(call, PipeName(pipe), kind, text);
+    GlobalReport().Add(call, PipeName(pipe), kind, text, Severity::Fatal);
     throw BlockAborted{};
 }
 

@@ -4,6 +4,7 @@
 #include <cstdarg>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ascend_sim/runtime.h"
@@ -26,16 +27,41 @@ struct Error {
 // Thrown to leave a kernel whose block cannot go on.
 struct BlockAborted {};
 
+enum class Severity : uint8_t {
+    Fatal,  // ends the block
+    Error,
+    Warning,
+};
+
+// Findings that a caller knows and does not want: of a kind ("order.raw", or "order.*" and "*"), on a line of the kernel
+// or of a helper that the line calls. Empty file, line 0: any.
+struct Suppression {
+    std::string kind;
+    std::string file;  // the end of its path
+    int line;
+};
+
 class Report {
   public:
-    void Add(const Call& call, const char* pipe, const char* kind, const std::string& text);
-    void Clear() { errors_.clear(); }
-    const std::vector<Error>& errors() const { return errors_; }
-    uint64_t total() const;
-    std::string ToJson() const;
+    void Add(const Call& call, const char* pipe, const char* kind, const std::string& text,
+             Severity severity = Severity::Error);
+    void Clear();
+    // Fatal findings are not suppressed: what the block left undone would go unnoticed.
+    void Suppress(Suppression what) { suppressions_.push_back(std::move(what)); }
+    void ClearSuppressions() { suppressions_.clear(); }
+    // Errors, warnings not counted, those included that were too many to keep.
+    uint64_t total() const { return total_; }
+    std::string ErrorsJson() const { return ToJson(errors_); }
+    std::string WarningsJson() const { return ToJson(warnings_); }
 
   private:
+    bool Suppressed(const Error& error) const;
+    static std::string ToJson(const std::vector<Error>& found);
+
     std::vector<Error> errors_;
+    std::vector<Error> warnings_;
+    std::vector<Suppression> suppressions_;
+    uint64_t total_ = 0;
 };
 
 Report& GlobalReport();

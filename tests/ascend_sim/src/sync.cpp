@@ -39,6 +39,17 @@ Pipe EventTarget(Event event) { return Info(event).target; }
 
 const char* EventName(Event event) { return Info(event).name; }
 
+Event EventBetween(const Call& call, pipe_t from, pipe_t to) {
+    for (int event = 0; event < kEvents; ++event) {
+        if (from == static_cast<pipe_t>(kEventTable[event].source) &&
+            to == static_cast<pipe_t>(kEventTable[event].target)) {
+            return static_cast<Event>(event);
+        }
+    }
+    Fail(call, Pipe::S, "flag.pipes", "no flag goes from pipe %d to pipe %d; expected two of S, V, MTE2 and MTE3",
+         static_cast<int>(from), static_cast<int>(to));
+}
+
 void SetFlag(const Call& call, Event event, int id) {
     Block& now = CurrentBlock();
     now.NoteCall(call);
@@ -109,6 +120,9 @@ void PipeBarrier(const Call& call, pipe_t pipe) {
     Block& now = CurrentBlock();
     now.NoteCall(call);
     ++now.counters.barriers;
+    if (pipe == PIPE_S) {
+        Fail(call, Pipe::S, "pipe.barrier", "PIPE_S is in order already; the device does not support a barrier on it");
+    }
     if (pipe == PIPE_ALL) {
         now.time.BarrierAll();
         now.clock.BarrierAll();

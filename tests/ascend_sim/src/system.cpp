@@ -1,5 +1,7 @@
 // Block indices, kernel type, and the calls that concern all blocks.
+#include "ascend_sim/cast.h"
 #include "ascend_sim/sync.h"
+#include "ascend_sim/tiling.h"
 #include "block.h"
 #include "config.h"
 #include "fiber.h"
@@ -13,6 +15,22 @@ int64_t BlockIndex() { return CurrentBlock().index; }
 int64_t BlockCount() { return CurrentBlock().count; }
 
 void SetKernelType(KernelType type) { CurrentBlock().type = type; }
+
+uint64_t TilingKey() { return GlobalConfig().tiling_key; }
+
+void SetDequantScale(const Call& call, float scale) {
+    Block& block = CurrentBlock();
+    block.NoteCall(call);
+    block.dequant_scale = scale;
+    block.dequant_scale_set = true;
+}
+
+float DequantScale(const Call& call) {
+    if (!CurrentBlock().dequant_scale_set) {
+        Fail(call, Pipe::V, "cast.scale", "from int32_t to half without a factor; expected SetDeqScale before");
+    }
+    return CurrentBlock().dequant_scale;
+}
 
 int64_t SystemCycle() { return static_cast<int64_t>(CurrentBlock().clock.End()); }
 

@@ -19,10 +19,10 @@ std::string MissingOrder(Pipe earlier, Pipe now) {
 }
 
 void ComplainOrder(const Call& call, Pipe pipe, const char* kind, const char* operand, uint32_t block, const char* did,
-                   const char* does, Pipe earlier, uint32_t number) {
+                   const char* does, Pipe earlier, uint32_t number, uint32_t scalar_call) {
     Complain(call, pipe, kind, "%s %s UB 0x%05x..0x%05x, which %s on pipe %s %s, and nothing orders them; expected %s",
-             operand, does, block * kUbBlock, block * kUbBlock + kUbBlock, LoggedCall(earlier, number).c_str(),
-             PipeName(earlier), did, MissingOrder(earlier, pipe).c_str());
+             operand, does, block * kUbBlock, block * kUbBlock + kUbBlock,
+             LoggedCall(earlier, number, scalar_call).c_str(), PipeName(earlier), did, MissingOrder(earlier, pipe).c_str());
 }
 
 // Outside strict mode the compiler's auto-sync is taken to order V with V, and S with every pipe.
@@ -68,13 +68,13 @@ bool CheckCell(const Call& call, Pipe pipe, const char* operand, uint32_t block,
     for (int reader = 0; write && reader < kPipes; ++reader) {
         if (cell.read[reader] != 0 && !OrderedAfter(now, pipe, static_cast<Pipe>(reader), cell.read[reader])) {
             ComplainOrder(call, pipe, "order.war", operand, block, "reads", "overwrites", static_cast<Pipe>(reader),
-                          cell.read[reader]);
+                          cell.read[reader], cell.scalar_read);
             return false;
         }
     }
     if (cell.write != 0 && !OrderedAfter(now, pipe, cell.writer, cell.write)) {
         ComplainOrder(call, pipe, write ? "order.waw" : "order.raw", operand, block, "writes",
-                      write ? "overwrites" : "reads", cell.writer, cell.write);
+                      write ? "overwrites" : "reads", cell.writer, cell.write, cell.scalar_write);
         return false;
     }
     return true;
@@ -141,6 +141,16 @@ ByteState WorstUb(uint32_t address, uint32_t bytes) {
     return worst;
 }
 
+void ExposeUb(const Call& call, const UbView& view) {
+    Block& now = CurrentBlock();
+    now.NoteCall(call);
+    Warn(call, Pipe::S, "ub.raw_pointer",
+         "a pointer to UB 0x%05x..0x%05x: what is read and written through it is not checked", view.address,
+         view.address + view.bytes);
+    now.ub_touched = std::max(now.ub_touched, (view.address + view.bytes + kUbBlock - 1) / kUbBlock * kUbBlock);
+    MarkUb(view.address, view.bytes, ByteState::Defined);
+}
+
 void PropagateLanes(LaneRun dst, LaneRun src0, LaneRun src1, uint32_t lanes) {
     const ByteState worst0 = WorstUb(src0.address, src0.lane_bytes * lanes);
     const ByteState worst1 = WorstUb(src1.address, src1.lane_bytes * lanes);
@@ -155,30 +165,15 @@ void PropagateLanes(LaneRun dst, LaneRun src0, LaneRun src1, uint32_t lanes) {
     }
 }
 
-namespace {
-
-void NoteScalar(Block& now, const Call& call) {
-    now.NoteCall(call);
-    ++now.counters.calls[0];
-    now.clock.Scalar(model::kScalarInstruction);
-    const uint32_t epoch = now.time.Issued(Pipe::S);
-    auto& log = now.log[0];
-    if (log.size() <= epoch) {
-        log.resize(epoch + 1, call);
-    }
-    log[epoch] = call;
-}
-
-}  // namespace
-
 void ScalarUbRead(const Call& call, uint32_t address, uint32_t bytes) {
     Block& now = CurrentBlock();
-    NoteScalar(now, call);
+    const uint32_t id = now.NoteScalarCall(call);
     ++now.counters.ub_scalar_reads;
     now.clock.Scalar(model::kUbLoadStall);
     const uint32_t block = address / kUbBlock;
     CheckCell(call, Pipe::S, "source", block, false);
     now.cells[block].read[0] = now.time.Issued(Pipe::S);
+    now.cells[block].scalar_read = id;
     const ByteState state = WorstUb(address, bytes);
     if (state != ByteState::Defined) {
         Complain(call, Pipe::S, state == ByteState::Padding ? "read.padding" : "read.unwritten",
@@ -189,11 +184,12 @@ void ScalarUbRead(const Call& call, uint32_t address, uint32_t bytes) {
 
 void ScalarUbWrite(const Call& call, uint32_t address, uint32_t bytes) {
     Block& now = CurrentBlock();
-    NoteScalar(now, call);
+    const uint32_t id = now.NoteScalarCall(call);
     ++now.counters.ub_scalar_writes;
     const uint32_t block = address / kUbBlock;
     CheckCell(call, Pipe::S, "destination", block, true);
     RecordUb(Pipe::S, now.time.Issued(Pipe::S), Ranges{address, bytes, 1, 0}, true);
+    now.cells[block].scalar_write = id;
     MarkUb(address, bytes, ByteState::Defined);
 }
 

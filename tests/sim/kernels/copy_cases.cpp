@@ -26,6 +26,18 @@ extern "C" __global__ __aicore__ void bounds_cases(GM_ADDR src, GM_ADDR dst, int
         b.dst.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(dst), 40);
     }
     PipeBarrier<PIPE_MTE3>();
+    if (fault == 11) {
+        b.dst.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(dst), 40);
+        PipeBarrier<PIPE_MTE3>();
+        b.dst[41];
+    }
+    if (fault == 12 || fault == 13) {
+        GlobalTensor<int32_t> short_one;
+        if (fault == 12) {
+            short_one.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(src), 40);
+        }
+        short_one.GetValue(40);
+    }
     Store(b.dst[9], b.out, 32);
     Edge<HardEvent::V_S>(true);
     b.out.GetValue(fault == 7 ? kTile : 0);

@@ -149,3 +149,35 @@ extern "C" __global__ __aicore__ void order_by_compiler(GM_ADDR src, GM_ADDR dst
     Edge<HardEvent::MTE2_MTE3>(true);
     Store(b.dst, b.in, kTile);
 }
+
+// Several scalar reads without a flag between them; another pipe then writes what one of them has read.
+extern "C" __global__ __aicore__ void scalar_reads(GM_ADDR src, GM_ADDR dst, int32_t fault) {
+    KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+    TPipe pipe;
+    Buffers b(pipe, src, dst);
+    Load(b.in, b.src, kTile);
+    Load(b.out, b.src, kTile);
+    Edge<HardEvent::MTE2_S>(true);
+    b.out.GetValue(0);
+    b.out.GetValue(8);
+    b.dst.GetValue(0);
+    b.dst.GetValue(16);
+    b.out.GetValue(24);
+    b.dst.GetValue(32);
+    Edge<HardEvent::S_MTE3>(fault != 2);
+    Store(b.dst[16], b.in, 8);
+    Edge<HardEvent::S_V>(fault != 1);
+    Adds(b.out[8], b.out[32], 1, 8);
+}
+
+// Copies the first elements.
+extern "C" __global__ __aicore__ void write_some(GM_ADDR src, GM_ADDR dst, int32_t elems) {
+    KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+    TPipe pipe;
+    Buffers b(pipe, src, dst);
+    Load(b.in, b.src, kTile);
+    Edge<HardEvent::MTE2_MTE3>(true);
+    if (elems > 0) {
+        Store(b.dst, b.in, static_cast<uint32_t>(elems));
+    }
+}

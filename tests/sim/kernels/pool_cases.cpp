@@ -8,7 +8,11 @@ extern "C" __global__ __aicore__ void pool_cases(GM_ADDR src, GM_ADDR dst, int32
     TPipe pipe;
     Buffers b(pipe, src, dst);
     TBuf<TPosition::VECCALC> big, many[65], late;
-    pipe.InitBuffer(big, fault == 1 ? 188160 : 1024);
+    // Fault 1: more than a TPipe may have, by what came before; 8: more than there is; 9: all that there is.
+    constexpr uint32_t kSmall = 3 * kTileBytes + 3 * 32;
+    pipe.InitBuffer(big, fault == 1 ? 188160 : fault == 8 ? 192 * 1024 : fault == 9 ? 192 * 1024 - kSmall : 1024);
+    TBuf<TPosition::VECCALC> empty;
+    pipe.InitBuffer(empty, fault == 7 ? 0 : 32);
     for (int32_t i = 0; i < (fault == 2 ? 65 : 2); ++i) {
         pipe.InitBuffer(many[i], 32);
     }
@@ -96,5 +100,38 @@ extern "C" __global__ __aicore__ void bound_queue(GM_ADDR src, GM_ADDR dst, int3
         LocalTensor<int32_t> ready = queue.DeQue<int32_t>();
         DataCopy(to[tile * kTile], ready, static_cast<uint32_t>(kTile));
         queue.FreeTensor(ready);
+    }
+}
+
+// The kernel's own flags for the two buffers of a queue, which come in turn: way 0 has one for each and is a right double
+// buffer. Way 1 takes the buffer freed last for the one that comes next.
+extern "C" __global__ __aicore__ void queue_turns(GM_ADDR src, GM_ADDR dst, int32_t way) {
+    KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+    TPipe pipe;
+    TQue<TPosition::VECIN, 1> queue;
+    pipe.InitBuffer(queue, 2, kTileBytes);
+    GlobalTensor<int32_t> from, to;
+    from.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(src), 4 * kTile);
+    to.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(dst), 4 * kTile);
+    for (int32_t tile = 0; tile < 4; ++tile) {
+        const int32_t id = tile % 2;
+        LocalTensor<int32_t> buffer = queue.AllocTensor<int32_t>();
+        if (way == 0 && tile >= 2) {
+            WaitFlag<HardEvent::MTE3_MTE2>(id);
+        }
+        if (way == 0 || tile == 0) {
+            DataCopy(buffer, from[tile * kTile], static_cast<uint32_t>(kTile));
+        }
+        SetFlag<HardEvent::MTE2_MTE3>(id);
+        WaitFlag<HardEvent::MTE2_MTE3>(id);
+        if (way == 1) {
+            PipeBarrier<PIPE_ALL>();
+            buffer.GetValue(0);
+        }
+        DataCopy(to[tile * kTile], buffer, static_cast<uint32_t>(kTile));
+        if (way == 0 && tile < 2) {
+            SetFlag<HardEvent::MTE3_MTE2>(id);
+        }
+        queue.FreeTensor(buffer);
     }
 }

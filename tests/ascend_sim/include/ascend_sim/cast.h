@@ -38,6 +38,9 @@ constexpr uint32_t CastModes() {
     if (is(half{}, float{})) {
         return kModeNone | kModeDirected | kModeOdd;
     }
+    if (is(half{}, int32_t{})) {
+        return kModeNone | kModeDirected | kModeOdd;  // ignored: the scale decides
+    }
     if (is(half{}, uint8_t{}) || is(half{}, int8_t{})) {
         return kModeNone;
     }
@@ -138,6 +141,10 @@ constexpr double CastRate() {
     return sizeof(Dst) == 8 || sizeof(Src) == 8 ? 32.0 : 64.0;
 }
 
+// The factor of Cast from int32_t to half.
+void SetDequantScale(const Call& call, float scale);
+float DequantScale(const Call& call);
+
 template <class Dst, class Src>
 void CastLanes(CallSite site, const Lanes& lanes, const AscendC::LocalTensor<Dst>& dst,
                const AscendC::LocalTensor<Src>& src, AscendC::RoundMode mode, Stride dst_stride, Stride src_stride) {
@@ -155,11 +162,21 @@ void CastLanes(CallSite site, const Lanes& lanes, const AscendC::LocalTensor<Dst
     const Src* in = op.In("src", src, src_stride);
     Dst* out = op.Out("dst", dst, dst_stride);
     op.Issue(CastRate<Dst, Src>());
+    constexpr bool kScaled = std::is_same_v<Dst, half> && std::is_same_v<Src, int32_t>;
+    float scale = 1;
+    if constexpr (kScaled) {
+        scale = DequantScale(op.call());
+    }
     LaneTrouble range;
     LaneTrouble special;
     for (uint32_t i = 0; i < op.count(); ++i) {
         bool odd = false;
-        const Dst value = CastLane<Dst, Src>(in[i], mode, odd);
+        Dst value;
+        if constexpr (kScaled) {
+            value = half(static_cast<float>(in[i]) * scale);
+        } else {
+            value = CastLane<Dst, Src>(in[i], mode, odd);
+        }
         out[i] = value;
         if (odd) {
             range.Note(op, i);
@@ -193,6 +210,11 @@ std::enable_if_t<detail::kIsMask<Mask>> Cast(const LocalTensor<Dst>& dst, const 
     using Wider = std::conditional_t<(sizeof(Dst) > sizeof(Src)), Dst, Src>;
     ascend_sim::CastLanes(site, detail::LanesOf<Wider>(call, mask, repeat, isSetMask), dst, src, mode,
                           detail::DstStride(call, params), detail::SrcStride(call, params));
+}
+
+// What Cast from int32_t to half multiplies by.
+inline void SetDeqScale(half scale, CallSite site = CallSite::Here()) {
+    ascend_sim::SetDequantScale(Call{"SetDeqScale", site}, float(scale));
 }
 
 // Conversion of one scalar on the scalar unit.

@@ -14,6 +14,7 @@ using Event = AscendC::HardEvent;
 Pipe EventSource(Event event);
 Pipe EventTarget(Event event);
 const char* EventName(Event event);
+Event EventBetween(const Call& call, pipe_t from, pipe_t to);
 
 void SetFlag(const Call& call, Event event, int id);
 void WaitFlag(const Call& call, Event event, int id);
@@ -33,7 +34,8 @@ uint32_t AddBuffers(const Call& call, int64_t count, int64_t bytes, bool queued)
 UbView BufferView(uint32_t buffer, AscendC::TPosition position);
 
 // Queue transitions of a buffer in [first, first + count).
-uint32_t QueueAlloc(const Call& call, uint32_t first, uint32_t count, Event free_event);
+// `cursor`: the queue's next buffer, counted from its first.
+uint32_t QueueAlloc(const Call& call, uint32_t first, uint32_t count, uint32_t& cursor, Event free_event);
 void QueueEnter(const Call& call, uint32_t first, uint32_t count, uint32_t buffer, Event event);
 void QueueLeave(const Call& call, uint32_t buffer, Event event);
 void QueueFree(const Call& call, uint32_t first, uint32_t count, uint32_t buffer, Event event);

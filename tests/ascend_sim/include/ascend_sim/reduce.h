@@ -163,6 +163,35 @@ void ReduceTensor(const char* name, CallSite site, ReduceKind kind, const Ascend
     MarkUb(dst.view().address, out_bytes, state);
 }
 
+// Rows of `inner` elements, of which the first n are added up; row i gives dst[i].
+template <class T>
+void SumRows(const Call& call, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, uint32_t rows,
+             uint32_t inner, uint32_t n) {
+    static_assert(kOneOf<T, half, float>, "Sum: half and float only");
+    constexpr uint32_t kBytes = sizeof(T);
+    constexpr uint32_t kPerRepeat = 256 / kBytes;
+    if (inner * kBytes % 32 != 0 || n < 1 || n > inner || rows < 1) {
+        Fail(call, Pipe::V, "range.field",
+             "outter %u, inner %u, n %u; expected rows, inner a multiple of 32 bytes, and 1 <= n <= inner", rows, inner,
+             n);
+    }
+    Instruction op(call.name, call.site, Pipe::V);
+    op.ReadUb("src", src.view(), Ranges{src.view().address, n * kBytes, rows, uint64_t{inner} * kBytes});
+    op.WriteUb("dst", dst.view(), Ranges{dst.view().address, (rows * kBytes + 31) / 32 * 32, 1, 0});
+    op.Issue(uint64_t{rows} * n, 9);
+    for (uint32_t row = 0; row < rows; ++row) {
+        const uint32_t from = src.view().address + row * inner * kBytes;
+        const T* in = reinterpret_cast<const T*>(UbMemory() + from);
+        std::vector<T> partial;
+        for (uint32_t at = 0; at < n; at += kPerRepeat) {
+            partial.push_back(TreeSum(std::vector<T>(in + at, in + (at + kPerRepeat < n ? at + kPerRepeat : n))));
+        }
+        const T sum = TreeSum(partial);
+        std::memcpy(UbMemory() + dst.view().address + row * kBytes, &sum, kBytes);
+        MarkUb(dst.view().address + row * kBytes, kBytes, WorstUb(from, n * kBytes));
+    }
+}
+
 }  // namespace ascend_sim
 
 namespace AscendC {
@@ -278,6 +307,28 @@ void PairReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const i
     detail::ReduceParts("PairReduceSum", site, ascend_sim::ReduceKind::Sum, dst, src, mask, repeat,
                         static_cast<uint64_t>(dstRepStride) * (128 / sizeof(T)), srcBlkStride, srcRepStride, 2,
                         isSetMask);
+}
+
+struct SumParams {
+    uint32_t outter = 1;  // rows
+    uint32_t inner = 0;   // elements from row to row
+    uint32_t n = 0;       // elements that are added up
+};
+template <class T>
+void Sum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const SumParams& params,
+         CallSite site = CallSite::Here()) {
+    ascend_sim::SumRows(Call{"Sum", site}, dst, src, params.outter, params.inner, params.n);
+}
+// tmp: scratch; what it holds afterwards is not part of the contract.
+template <class T>
+void Sum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint8_t>& tmp, const SumParams& params,
+         CallSite site = CallSite::Here()) {
+    const uint32_t partial = ((params.n * sizeof(T) + 255) / 256 * sizeof(T) + 31) / 32 * 32;
+    if (tmp.GetLength() < partial) {
+        ascend_sim::Fail(Call{"Sum", site}, ascend_sim::Pipe::V, "bounds.ub",
+                         "scratch of %u bytes; expected at least %u", tmp.GetLength(), partial);
+    }
+    Sum(dst, src, params, site);
 }
 
 }  // namespace AscendC

@@ -39,9 +39,13 @@ struct Ranges {
 // Records an error and lets the kernel go on.
 void Complain(const Call& call, Pipe pipe, const char* kind, const char* format, ...)
     __attribute__((format(printf, 4, 5)));
+// Records something that is no mistake yet, and does not change the launch's status.
+void Warn(const Call& call, Pipe pipe, const char* kind, const char* format, ...) __attribute__((format(printf, 4, 5)));
 
 uint8_t* UbMemory();
 ByteState* UbStates();
+// A raw pointer into this part of UB leaves the simulator.
+void ExposeUb(const Call& call, const UbView& view);
 
 void ScalarUbRead(const Call& call, uint32_t address, uint32_t bytes);
 void ScalarUbWrite(const Call& call, uint32_t address, uint32_t bytes);

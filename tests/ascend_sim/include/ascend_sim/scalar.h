@@ -2,8 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 namespace AscendC {
+
+template <class T, class U>
+struct IsSameType : std::is_same<T, U> {};
 
 template <int CountValue>
 int64_t ScalarGetCountOfValue(uint64_t value) {
@@ -25,6 +29,11 @@ constexpr uint32_t AlignUp(uint32_t value, uint32_t multiple) {
 constexpr uint32_t DivCeil(uint32_t a, uint32_t b) { return b == 0 ? 0 : (a + b - 1) / b; }
 
 }  // namespace AscendC
+
+#ifndef likely
+#define likely(condition) __builtin_expect(!!(condition), 1)
+#define unlikely(condition) __builtin_expect(!!(condition), 0)
+#endif
 
 // Scalar minimum and maximum are built into the device compiler.
 template <class T>

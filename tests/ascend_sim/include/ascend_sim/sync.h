@@ -39,12 +39,20 @@ inline int64_t GetBlockNum() { return ascend_sim::BlockCount(); }
 inline int64_t GetSubBlockIdx() { return 0; }
 inline int64_t GetSubBlockNum() { return 1; }
 inline int64_t GetTaskRation() { return 1; }
+inline int64_t GetTaskRatio() { return 1; }
 inline int64_t GetSystemCycle() { return ascend_sim::SystemCycle(); }
 
-inline void SyncAll(CallSite site = CallSite::Here()) { ascend_sim::SyncAllBlocks(Call{"SyncAll", site}); }
+// isAIVOnly = false also meets the cube cores, which are not simulated.
+template <bool isAIVOnly = true>
+void SyncAll(CallSite site = CallSite::Here()) {
+    static_assert(isAIVOnly, "SyncAll: only vector cores are simulated");
+    ascend_sim::SyncAllBlocks(Call{"SyncAll", site});
+}
 // workspace, scratch: zeroed, 32 bytes a block each.
-inline void SyncAll(const GlobalTensor<int32_t>& workspace, const LocalTensor<int32_t>& scratch,
-                    CallSite site = CallSite::Here()) {
+template <bool isAIVOnly = true>
+void SyncAll(const GlobalTensor<int32_t>& workspace, const LocalTensor<int32_t>& scratch,
+             CallSite site = CallSite::Here()) {
+    static_assert(isAIVOnly, "SyncAll: only vector cores are simulated");
     ascend_sim::SyncAllBlocksByMemory(Call{"SyncAll", site}, workspace.view(), scratch.view());
 }
 
@@ -70,5 +78,15 @@ inline void KERNEL_TASK_TYPE_DEFAULT(ascend_sim::KernelType type) { ascend_sim::
 #define ASCEND_IS_AIV constexpr(true)
 #define ASCEND_IS_AIC constexpr(false)
 
-// Ties a kernel to its tiling struct for the toolkit's operator build; nothing here depends on it.
-#define REGISTER_TILING_DEFAULT(tiling_struct) static_assert(sizeof(tiling_struct) != 0)
+// What the calls above are made of, as older kernels spell it.
+inline void pipe_barrier(pipe_t pipe, ascend_sim::CallSite site = ascend_sim::CallSite::Here()) {
+    ascend_sim::PipeBarrier(ascend_sim::Call{"pipe_barrier", site}, pipe);
+}
+inline void set_flag(pipe_t from, pipe_t to, int32_t id, ascend_sim::CallSite site = ascend_sim::CallSite::Here()) {
+    const ascend_sim::Call call{"set_flag", site};
+    ascend_sim::SetFlag(call, ascend_sim::EventBetween(call, from, to), id);
+}
+inline void wait_flag(pipe_t from, pipe_t to, int32_t id, ascend_sim::CallSite site = ascend_sim::CallSite::Here()) {
+    const ascend_sim::Call call{"wait_flag", site};
+    ascend_sim::WaitFlag(call, ascend_sim::EventBetween(call, from, to), id);
+}

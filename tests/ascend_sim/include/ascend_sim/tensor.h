@@ -126,6 +126,15 @@ class LocalTensor {
         view_.bytes = static_cast<uint32_t>(bytes);
     }
 
+    // Past all checks: the simulator says once that it was taken, and takes the tensor for written from then on.
+    __ubuf__ T* GetPhyAddr(CallSite site = CallSite::Here()) const {
+        ascend_sim::ExposeUb(Call{"LocalTensor::GetPhyAddr", site}, view_);
+        return reinterpret_cast<__ubuf__ T*>(ascend_sim::UbMemory() + view_.address);
+    }
+    __ubuf__ T* GetPhyAddr(const uint32_t offset, CallSite site = CallSite::Here()) const {
+        return GetPhyAddr(site) + offset;
+    }
+
     const ascend_sim::UbView& view() const { return view_; }
 
   private:
@@ -175,15 +184,19 @@ class GlobalTensor {
 
     GlobalTensor operator[](const OffsetArgument offset) const {
         const uint64_t elems = static_cast<uint64_t>(offset.value);
-        if (offset.value < 0 || (sized_ && elems > view_.bytes / sizeof(T))) {
-            ascend_sim::Fail(Call{"GlobalTensor::operator[]", offset.site}, ascend_sim::Pipe::S, "bounds.index",
-                             "offset %lld; expected 0 to the tensor's %llu elements",
-                             static_cast<long long>(offset.value),
-                             static_cast<unsigned long long>(sized_ ? view_.bytes / sizeof(T) : 0));
+        const bool beyond = sized_ && elems > view_.bytes / sizeof(T);
+        if (offset.value < 0 || beyond) {
+            // An address only: what is copied from there is checked against the allocation.
+            ascend_sim::Complain(Call{"GlobalTensor::operator[]", offset.site}, ascend_sim::Pipe::S, "bounds.index",
+                                 "offset %lld; expected 0 to the tensor's %llu elements",
+                                 static_cast<long long>(offset.value),
+                                 static_cast<unsigned long long>(sized_ ? view_.bytes / sizeof(T) : 0));
         }
         GlobalTensor part = *this;
         part.view_.address += elems * sizeof(T);
-        part.view_.bytes -= sized_ ? elems * sizeof(T) : 0;
+        if (sized_) {
+            part.view_.bytes = beyond || offset.value < 0 ? 0 : view_.bytes - elems * sizeof(T);
+        }
         return part;
     }
 
@@ -203,8 +216,11 @@ class GlobalTensor {
 
   private:
     void CheckIndex(const Call& call, uint64_t offset) const {
-        if (view_.address == 0 || (sized_ && offset >= view_.bytes / sizeof(T))) {
-            ascend_sim::Fail(
+        if (view_.address == 0) {
+            ascend_sim::Fail(call, ascend_sim::Pipe::S, "gm.unset", "no address; expected SetGlobalBuffer before");
+        }
+        if (sized_ && offset >= view_.bytes / sizeof(T)) {
+            ascend_sim::Complain(
                 call, ascend_sim::Pipe::S, "bounds.index", "index %llu; expected less than the tensor's %llu elements",
                 static_cast<unsigned long long>(offset), static_cast<unsigned long long>(view_.bytes / sizeof(T)));
         }

@@ -51,7 +51,7 @@ class TQueBind {
     LocalTensor<T> AllocTensor(CallSite site = CallSite::Here()) {
         const Call call{"AllocTensor", site};
         CheckMade(call);
-        const uint32_t buffer = ascend_sim::QueueAlloc(call, first_, count_, kEmpty);
+        const uint32_t buffer = ascend_sim::QueueAlloc(call, first_, count_, cursor_, kEmpty);
         return LocalTensor<T>(ascend_sim::BufferView(buffer, kPosition));
     }
 
@@ -133,6 +133,7 @@ class TQueBind {
 
     uint32_t first_ = 0;
     uint32_t count_ = 0;
+    uint32_t cursor_ = 0;
     Slot slots_[Depth] = {};
     int32_t head_ = 0;
     int32_t used_ = 0;
@@ -226,6 +227,7 @@ class TPipe {
         }
         queue.first_ = ascend_sim::AddBuffers(call, num.wide(), bytes.wide(), true);
         queue.count_ = num;
+        queue.cursor_ = 0;
         return true;
     }
     template <TPosition Position>

@@ -5,11 +5,23 @@
 #include <cstdint>
 #include <type_traits>
 
+// generate_stubs.py defines them as themselves, to find kernels in what the preprocessor makes of a source.
+#ifndef __global__
 #define __global__
 #define __aicore__
 #define __gm__
-#define __ubuf__
 #define GM_ADDR __gm__ uint8_t*
+#endif
+#define __ubuf__
+#define __inout_pipe__(...)
+
+// The device that is simulated, unless the build says that it compiles for another.
+#ifndef __NPU_ARCH__
+#define __NPU_ARCH__ 2201
+#endif
+#ifndef __CCE_AICORE__
+#define __CCE_AICORE__ (__NPU_ARCH__ == 3510 ? 310 : 220)
+#endif
 
 enum pipe_t { PIPE_S = 0, PIPE_V, PIPE_MTE2, PIPE_MTE3, PIPE_ALL };
 
