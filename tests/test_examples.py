@@ -1,4 +1,4 @@
-"""The examples that need no model run, and say what the pages about them say. (examples/demo.py: tests/mtp.)"""
+"""The examples run, and say what the pages about them say."""
 
 import re
 import subprocess
@@ -40,3 +40,8 @@ def test_a_parked_prefix_can_be_shared_and_a_running_one_cannot() -> None:
         "afterwards 0",
         "parked at 250, pages to copy: {'full': 1, 'swa': 1, 'c4': 1, 'c128': 1, 'c4_state': 1, 'c128_state': 1}",
     ]
+
+
+def test_the_demo_finds_its_tokens_right() -> None:
+    output = run("demo.py", "--new-tokens", "8")
+    assert output.count("\nok   ") == 3 and "FAIL" not in output
