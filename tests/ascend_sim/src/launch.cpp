@@ -135,7 +135,6 @@ uint32_t RunTask(const Task& task) {
     NextGmEpoch();
     ResetTraffic();
     ForgetScalarStores();
-    ForgetRunCode();
     static uint64_t launch_number = 0;
     std::mt19937_64 random(GlobalConfig().seed * 0x9e3779b97f4a7c15u + launch_number++);
     BlockScheduler scheduler(task, counters);
@@ -144,7 +143,6 @@ uint32_t RunTask(const Task& task) {
     }
     scheduler.Finish(random);
     counters.traffic = CollectTraffic();
-    counters.run_instructions = RunInstructions();
     if (Launches().size() >= kKeptLaunches) {
         Launches().erase(Launches().begin());
     }
