@@ -38,7 +38,7 @@ class ModelTime:
 
     ``launch`` grows with the blocks; ``cold`` are arguments and code that are in no cache; the others are of the block
     that ends last: ``scalar`` work, ``waiting`` of the scalar unit for the other pipes, and how long those are busy
-    meanwhile. ``code_kb`` is the code that the launch runs, 4 bytes an instruction.
+    meanwhile. ``code_kb`` is the code that a block runs, 4 bytes an instruction.
     """
 
     op: str
@@ -62,7 +62,7 @@ class ModelTime:
         return max(parts, key=parts.__getitem__)
 
 
-CYCLES_PER_US, CODE_LINE_CYCLES_PER_KB, HOST_INSTRUCTION = 1850.0, 50 * 8, 0.65
+CYCLES_PER_US, HOST_INSTRUCTION = 1850.0, 0.65
 LAUNCH_US, LAUNCH_US_PER_BLOCK = 0.5, 0.14
 
 
@@ -73,14 +73,14 @@ def model_time(case: CostCase, device: AscendSim) -> ModelTime:
     counters = device.take_counters()[-1]
     last = max((block["model_cycles"] for block in counters["per_block"]), key=lambda cycles: cycles["end"])
     us = {name: cycles / CYCLES_PER_US for name, cycles in last.items()}
-    code_kb = counters["run_instructions"] * HOST_INSTRUCTION * 4 / 1024
+    code_kb = counters["code_instructions"] * HOST_INSTRUCTION * 4 / 1024
     return ModelTime(
         op=case.op,
         shape=case.shape,
         blocks=counters["blocks"],
         total=counters["model_us"],
         launch=LAUNCH_US + LAUNCH_US_PER_BLOCK * counters["blocks"],
-        cold=us["cold"] + code_kb * CODE_LINE_CYCLES_PER_KB / CYCLES_PER_US,
+        cold=us["cold"],
         scalar=us["S"],
         waiting=us["end"] - us["S"] - us["cold"],
         vector=us["V"],

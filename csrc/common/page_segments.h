@@ -91,11 +91,13 @@ constexpr int32_t kMapNothing = 0;
 // The entries become the units' swa slots.
 constexpr int32_t kMapTable = 1;
 
-// Blocks for a list: one for every `block_segments` segments or 2048 units or pages, whichever is more. num_items: of
-// all segments; 0 where the host does not know it.
-DSV4_HOST_DEVICE constexpr int64_t segment_blocks(int64_t num_segments, int64_t block_segments, int64_t num_items,
-                                                  int64_t cores) {
-    return max_of(blocks_for(num_segments, block_segments, cores), blocks_for(num_items, 2048, cores));
+// What a segment takes S, and V and the copies for every 8 items of it.
+constexpr int64_t kSegmentNs = 250;
+constexpr int64_t kEightItemsNs = 3;
+
+// Blocks for a list. num_items: of all segments; 0 where the host does not know it.
+DSV4_HOST_DEVICE constexpr int64_t segment_blocks(int64_t num_segments, int64_t num_items, int64_t cores) {
+    return blocks_for_work(kSegmentNs * num_segments + kEightItemsNs * num_items / 8, cores);
 }
 
 // Requests that take over the same pages do so in turns of this many, so that a core that writes to many rows reads the

@@ -40,10 +40,13 @@ class GroupRope {
         const uint64_t elems = static_cast<uint64_t>(entries) * dim_;
         const GlobalTensor<float> out[2] = {global<float>(at(memory_.fields[field]), elems),
                                             global<float>(at(memory_.fields[field + 1]), elems)};
+        const StagePart part = rows_.part(kStageRope + which);
+        if (part.empty()) {
+            return;
+        }
         rows_.next_stage();
         const int64_t live = rows_.prefix(ratio).GetValue(static_cast<uint32_t>(rows_.params().num_rows));
-        const BlockShare share =
-            uneven_block_share(entries, live, 1, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
+        const BlockShare share = part.uneven_share(entries, live, 1);
         pieces_.start(rows_.prefix(ratio), rows_.params().num_rows, share, tile_rows_, 1);
         if (live < share.end) {
             load_first_rows();

@@ -16,7 +16,8 @@ class PageTables {
           memory_(memory),
           offsets_bytes_(rows.scratch()),
           pages_(rows.scratch()[kPageTileEntries]),
-          blocks_(rows.scratch()[2 * kPageTileEntries]) {}
+          nothing_(rows.scratch()[2 * kPageTileEntries]),
+          blocks_(rows.scratch()[3 * kPageTileEntries]) {}
 
     // Once, before the first table.
     __aicore__ inline void prepare() {
@@ -35,6 +36,7 @@ class PageTables {
         const PoolAddress& a = p_.pools[pool];
         pool_ = pool;
         source_ = a.kind == kMapped ? a.base : pool;
+        source_table_ = table(source_);
         contiguous_ = a.kind == kPages && a.is_int64 == 0 && columns_ <= a.columns;
         out_ = global<int32_t>(at(memory_.fields[kFieldPageTable + pool]),
                                static_cast<uint64_t>((num_rows - 1) * p_.page_row_elems[pool] + columns_));
@@ -45,7 +47,7 @@ class PageTables {
             return;
         }
         const int64_t tile_rows = kPageTileEntries / pitch_;
-        const BlockShare share = block_share(num_rows, 1, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
+        const BlockShare share = rows_.part(kStagePages + pool).share(num_rows, 1);
         for (int64_t row = share.begin; row < share.end; row += tile_rows) {
             tile(row, static_cast<uint32_t>(min_of(tile_rows, share.end - row)), 0);
         }
@@ -63,13 +65,26 @@ class PageTables {
         return TileSpan{max_of(span.begin, first_column), min_of(span.end, first_column + columns)};
     }
 
-    // Rows of several tiles. Those that name pages are read and written, the others only written, so that a block takes a
-    // chunk of one row, then one of another; the next table goes on with the block whose turn it is.
+    // Rows of several tiles. Those that name pages are read and written, the others only stored from one tile that says so,
+    // so that a block takes a chunk of one row, then one of another; the next table goes on with the block whose turn it is.
     __aicore__ inline void write_chunks(int64_t num_rows, int64_t chunks) {
         const int64_t blocks = AscendC::GetBlockNum();
+        order<AscendC::HardEvent::MTE3_V>();
+        AscendC::Duplicate(nothing_, p_.dummy_pages[pool_], static_cast<int32_t>(kPageTileEntries));
+        order<AscendC::HardEvent::V_MTE3>();
         for (int64_t unit = (AscendC::GetBlockIdx() + blocks - turn_) % blocks; unit < num_rows * chunks; unit += blocks) {
             const int64_t chunk = unit / num_rows;
-            tile(unit - chunk * num_rows, 1, chunk * kPageTileEntries);
+            const int64_t row = unit - chunk * num_rows;
+            const int64_t first_column = chunk * kPageTileEntries;
+            const int64_t columns = min_of<int64_t>(kPageTileEntries, columns_ - first_column);
+            const TileSpan span = span_of(row, first_column, columns);
+            // The first chunk of a padding row may begin with another page.
+            if (chunk > 0 && span.begin >= span.end) {
+                store(out_[static_cast<uint64_t>(row * p_.page_row_elems[pool_] + first_column)], nothing_,
+                      static_cast<uint32_t>(columns));
+            } else {
+                tile(row, 1, first_column);
+            }
         }
         turn_ = (turn_ + num_rows * chunks) % blocks;
     }
@@ -148,14 +163,14 @@ class PageTables {
             // Up to the 32-byte boundaries around, nothing is named.
             const uint32_t left = column % static_cast<uint32_t>(kLaneElems);
             load_padded(pages_[row * pitch_ + column - left],
-                        table(source_)[static_cast<uint64_t>(page_entry_elems(request, span.begin, a))], pages, left,
+                        source_table_[static_cast<uint64_t>(page_entry_elems(request, span.begin, a))], pages, left,
                         filler());
         } else if (a.kind == kPages) {
             fetch_pages(row, column, request, span, a);
         } else {
             const int64_t unit = first_unit_of_page(span.begin, p_.pools[pool_].page_shift);
             load_strided_rows(block(row, column),
-                              table(source_)[static_cast<uint64_t>(slot_entry_elems(request, unit, a)) * words(a)],
+                              source_table_[static_cast<uint64_t>(slot_entry_elems(request, unit, a)) * words(a)],
                               pages, 1, (static_cast<int64_t>(a.unit_columns) * words(a)) << p_.pools[pool_].page_shift,
                               kLaneElems);
         }
@@ -170,7 +185,7 @@ class PageTables {
                 source_ == pool_ ? min_of<int64_t>(span.end - page, a.columns - page_column(page, a)) : 1;
             load_strided_rows(
                 block(row, column + (page - span.begin)),
-                table(source_)[static_cast<uint64_t>(page_entry_elems(request, source_page, a)) * words(a)],
+                source_table_[static_cast<uint64_t>(page_entry_elems(request, source_page, a)) * words(a)],
                 static_cast<uint32_t>(run), 1, static_cast<int64_t>(words(a)), kLaneElems);
             page += run;
         }
@@ -229,8 +244,9 @@ class PageTables {
     StepRows& rows_;
     const StepParams& p_;
     const StepAddresses& memory_;
-    LocalTensor<int32_t> offsets_bytes_, pages_, blocks_;
+    LocalTensor<int32_t> offsets_bytes_, pages_, nothing_, blocks_;
     GlobalTensor<int32_t> out_;
+    GlobalTensor<int32_t> source_table_;
     int32_t pool_ = kSwa;
     int32_t source_ = kSwa;  // the pool whose table is read first
     bool contiguous_ = false;

@@ -20,7 +20,7 @@ struct Piece {
 
 class RowPieces {
   public:
-    // prefix: int32 [num_rows + 1], entries before each row. area_step: areas start at multiples of it.
+    // prefix: int32 [num_rows + 1], entries before each row. area_step: areas start at multiples of it, a power of two.
     __aicore__ inline void start(const LocalTensor<int32_t>& prefix, int64_t num_rows, const BlockShare& share,
                                  int64_t tile_units, int64_t area_step) {
         prefix_ = prefix;
@@ -29,8 +29,7 @@ class RowPieces {
         end_ = share.end;
         tile_units_ = tile_units;
         area_step_ = area_step;
-        row_ = find(entry_);
-        row_begin_ = prefix_.GetValue(static_cast<uint32_t>(row_));
+        begin_at(find(0, entry_));
     }
 
     // Cuts the next tile; false when the share is done.
@@ -38,20 +37,14 @@ class RowPieces {
         count_ = 0;
         used_ = 0;
         while (entry_ < end_ && count_ < kTilePieces && used_ < tile_units_) {
-            int64_t row_end = end_;
-            if (row_ < num_rows_) {
-                const int64_t next_row_begin = prefix_.GetValue(static_cast<uint32_t>(row_ + 1));
-                if (entry_ >= next_row_begin) {
-                    ++row_;
-                    row_begin_ = next_row_begin;
-                    continue;
-                }
-                row_end = min_of(end_, next_row_begin);
+            if (entry_ >= row_end_) {
+                next_row();
+                continue;
             }
-            const int64_t units = min_of<int64_t>(row_end - entry_, tile_units_ - used_);
+            const int64_t units = min_of<int64_t>(min_of(end_, row_end_) - entry_, tile_units_ - used_);
             pieces_[count_++] = Piece{entry_, row_, static_cast<int32_t>(entry_ - row_begin_),
                                       static_cast<uint32_t>(units), static_cast<uint32_t>(used_)};
-            used_ += round_up<int64_t>(units, area_step_);
+            used_ += (units + area_step_ - 1) & -area_step_;
             entry_ += units;
         }
         return count_ > 0;
@@ -73,9 +66,29 @@ class RowPieces {
     }
 
   private:
-    // The last row that starts at `entry` or before.
-    __aicore__ inline int32_t find(int64_t entry) const {
-        int32_t low = 0;
+    // Behind the last row there is no end.
+    __aicore__ inline void end_row() {
+        row_end_ = row_ < num_rows_ ? prefix_.GetValue(static_cast<uint32_t>(row_ + 1)) : INT64_MAX;
+    }
+
+    __aicore__ inline void begin_at(int32_t row) {
+        row_ = row;
+        row_begin_ = prefix_.GetValue(static_cast<uint32_t>(row));
+        end_row();
+    }
+
+    // Goes on to the row of the next entry. Few rows complete a group, so that those without any are not walked through.
+    __aicore__ inline void next_row() {
+        ++row_;
+        row_begin_ = row_end_;
+        end_row();
+        if (entry_ >= row_end_) {
+            begin_at(find(row_, entry_));
+        }
+    }
+
+    // The last row from `low` on that starts at `entry` or before.
+    __aicore__ inline int32_t find(int32_t low, int64_t entry) const {
         int32_t high = num_rows_ + 1;
         while (high - low > 1) {
             const int32_t middle = (low + high) / 2;
@@ -92,6 +105,7 @@ class RowPieces {
     int32_t num_rows_ = 0;
     int32_t row_ = 0;
     int64_t row_begin_ = 0;
+    int64_t row_end_ = 0;
     int64_t entry_ = 0;
     int64_t end_ = 0;
     int64_t tile_units_ = 0;

@@ -24,10 +24,10 @@ class RowScan {
         p_ = &p;
         iota_ = iota;
         scratch_ = scratch;
-        limit_ = min_of(p.rows.max_context_len, p.rows.max_seq_len);
+        limit_ = min_of(kMostScannedLength, min_of(p.rows.max_context_len, p.rows.max_seq_len));
+        most_requests_ = min_of(kMostScannedLength, p.rows.max_requests);
         widest_ = min_of<int64_t>(kMostScannedTokens, unchecked_width(p));
-        possible_ = limit_ <= kMostScannedLength && p.rows.max_requests <= kMostScannedLength && widest_ >= 0 &&
-                    (form_has_operand(p.rows.form) || p.rows.width <= widest_);
+        possible_ = widest_ >= 0 && (form_has_operand(p.rows.form) || p.rows.width <= widest_);
     }
 
     // Rows [first, first + n), whose inputs have been fetched for V; false: their arrays mean nothing. S may read and
@@ -114,26 +114,30 @@ class RowScan {
         AscendC::PipeBarrier<PIPE_V>();
     }
 
-    // Lengths, widths or prefixes: not negative, and clamped to one more than any may be.
-    __aicore__ inline void take(const LocalTensor<int32_t>& to, const RowValues& values, uint32_t shift, int64_t most) const {
+    // Lengths, widths, prefixes or offsets, of padding rows too.
+    __aicore__ inline void take(const LocalTensor<int32_t>& to, const RowValues& values, uint32_t shift) const {
         narrow(to, values, shift);
         must_not_be_negative(aux());
         must_not_be_negative(to);
-        clamp(to, to, 0, most + 1);
+        AscendC::Maxs(to, to, int32_t{0}, n_);
+        AscendC::PipeBarrier<PIPE_V>();
+        must_not_exceed(to, kMostScannedLength);
+        AscendC::Mins(to, to, static_cast<int32_t>(kMostScannedLength), n_);
+        AscendC::PipeBarrier<PIPE_V>();
     }
 
     // row_step, and what of row_fault is about lengths.
     __aicore__ inline void row_steps(const RowValues& length_values, const RowValues& operand_values, const ScannedRows& to) {
         const StepRowsParams& p = p_->rows;
-        take(lengths(), length_values, 0, limit_);
+        take(lengths(), length_values, 0);
         if (!form_has_operand(p.form)) {
             AscendC::Duplicate(widths(), static_cast<int32_t>(p.width), n_);
         } else if (p.form == kFinalOffsets) {
-            take(operands(), operand_values, 0, kMostScannedLength);
-            take(widths(), operand_values, 1, kMostScannedLength);
+            take(operands(), operand_values, 0);
+            take(widths(), operand_values, 1);
             AscendC::Sub(widths(), widths(), operands(), n_);
         } else {
-            take(operands(), operand_values, 0, limit_);
+            take(operands(), operand_values, 0);
             if (p.form == kPrefill) {
                 AscendC::Sub(widths(), lengths(), operands(), n_);
             } else {
@@ -174,11 +178,11 @@ class RowScan {
             AscendC::Adds(to, iota_, static_cast<int32_t>(first), n_);
             AscendC::PipeBarrier<PIPE_V>();
         }
-        clamp(to, to, -1, p.max_requests);
+        clamp(to, to, -1, most_requests_);
         AscendC::Mul(to, to, live(), n_);
         AscendC::PipeBarrier<PIPE_V>();
         must_not_be_negative(to);
-        must_not_exceed(to, p.max_requests - 1);
+        must_not_exceed(to, most_requests_ - 1);
     }
 
     __aicore__ inline void count(const ScannedRows& to, const StepTotals& totals) const {
@@ -254,7 +258,8 @@ class RowScan {
 
     const StepParams* p_ = nullptr;
     LocalTensor<int32_t> iota_, scratch_;
-    int64_t limit_ = 0;
+    int64_t limit_ = 0;  // of a length; a longer row is one for S, good or bad; likewise the next two
+    int64_t most_requests_ = 0;
     int64_t widest_ = 0;
     bool possible_ = false;
     int32_t n_ = 0;

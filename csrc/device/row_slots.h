@@ -26,7 +26,7 @@ class RowSlots {
         const int64_t tile_rows = min_of<int64_t>(kMaxRuns, kSlotTileLanes / pitch);
         const GlobalTensor<int32_t> out =
             global<int32_t>(at(memory_.fields[kFieldC4StateLocs + which]), static_cast<uint64_t>(num_rows * columns));
-        const BlockShare share = block_share(num_rows, 1, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
+        const BlockShare share = rows_.part(kStageStates + which).share(num_rows, 1);
         rows_.next_stage();
         for (int64_t row = share.begin; row < share.end; row += tile_rows) {
             const uint32_t count = static_cast<uint32_t>(min_of(tile_rows, share.end - row));
@@ -49,7 +49,7 @@ class RowSlots {
             return;
         }
         const int64_t requests = p.window_rows / p.window_block;
-        const BlockShare share = block_share(requests, 1, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
+        const BlockShare share = rows_.part(kStageWindows).share(requests, 1);
         rows_.next_stage();
         for (int64_t row = share.begin; row < share.end; ++row) {
             window(row);

@@ -13,7 +13,7 @@ class RowVectors {
     __aicore__ inline void write() {
         const StepParams& p = rows_.step();
         const int64_t num_rows = p.rows.num_rows;
-        const BlockShare share = rows_.share(num_rows + 1);
+        const BlockShare share = rows_.part(kStageRows).share(num_rows + 1, kLaneElems);
         if (share.begin == share.end) {
             return;
         }

@@ -21,12 +21,18 @@ class StepEntries {
         }
         const GlobalTensor<int64_t> target =
             global<int64_t>(at(memory_.fields[field]), static_cast<uint64_t>(entries));
+        constexpr int32_t stage =
+            ratio == 1 ? kStagePositions : ratio == kRatioC4 ? kStagePositionsC4 : kStagePositionsC128;
+        const BlockShare share = this->share<ratio>(stage, entries);
+        if (share.begin == share.end) {
+            return;
+        }
         const LocalTensor<int32_t> steps = rows_.scratch();
         const LocalTensor<int32_t> values = rows_.scratch()[kTileEntries];
         const LocalTensor<int64_t> wide = rows_.scratch()[2 * kTileEntries].template ReinterpretCast<int64_t>();
         rows_.next_stage();
         AscendC::Muls(steps, rows_.iota(), static_cast<int32_t>(ratio), static_cast<int32_t>(kTileEntries));
-        start<ratio>(block_share(entries, kShareEntries, AscendC::GetBlockIdx(), AscendC::GetBlockNum()));
+        start<ratio>(share);
         while (pieces_.next_tile()) {
             AscendC::PipeBarrier<PIPE_V>();
             for (uint32_t i = 0; i < pieces_.count(); ++i) {
@@ -59,11 +65,13 @@ class StepEntries {
         if (!wanted) {
             return;
         }
+        const BlockShare share =
+            this->share<ratio>(ratio == 1 ? kStageTokens : ratio == kRatioC4 ? kStageC4 : kStageC128, entries);
+        if (share.begin == share.end) {
+            return;
+        }
         rows_.next_stage();
-        const int64_t live = rows_.prefix(ratio).GetValue(static_cast<uint32_t>(rows_.params().num_rows));
-        pieces_.start(rows_.prefix(ratio), rows_.params().num_rows,
-                      uneven_block_share(entries, live, kShareEntries, AscendC::GetBlockIdx(), AscendC::GetBlockNum()),
-                      kSlotTileLanes, kLaneElems);
+        pieces_.start(rows_.prefix(ratio), rows_.params().num_rows, share, kSlotTileLanes, kLaneElems);
         while (pieces_.next_tile()) {
             for (uint32_t i = 0; i < pieces_.count(); ++i) {
                 runs_[i] = run_of<ratio>(pieces_[i]);
@@ -78,8 +86,12 @@ class StepEntries {
     }
 
   private:
-    // Shares meet at multiples of 64 bytes of int32.
-    static constexpr int64_t kShareEntries = 2 * kLaneElems;
+    // Shares meet at multiples of 32 bytes of int32.
+    template <int64_t ratio>
+    __aicore__ inline BlockShare share(int32_t stage, int64_t entries) const {
+        const int64_t live = rows_.prefix(ratio).GetValue(static_cast<uint32_t>(rows_.params().num_rows));
+        return rows_.part(stage).uneven_share(entries, live, kLaneElems);
+    }
 
     template <int64_t ratio>
     __aicore__ inline void start(const BlockShare& share) {

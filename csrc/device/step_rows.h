@@ -16,6 +16,9 @@ class StepRows {
         : step_(step), p_(step.rows), errors_(pipe, error_lanes, kErrorOpStep) {
         array_elems_ = static_cast<uint32_t>(row_array_elems(p_.num_rows));
         pipe->InitBuffer(array_buffer_, static_cast<uint32_t>(kRowArrays) * array_elems_ * sizeof(int32_t));
+        for (uint32_t index = 0; index < static_cast<uint32_t>(kRowArrays); ++index) {
+            arrays_[index] = array_buffer_.Get<int32_t>()[index * array_elems_];
+        }
         pipe->InitBuffer(iota_buffer_, kTileEntries * sizeof(int32_t));
         pipe->InitBuffer(scratch_buffer_, kScratchElems * sizeof(int32_t));
         constexpr uint32_t input_elems = kChunkRows * 2;
@@ -29,7 +32,9 @@ class StepRows {
     // Fills the arrays. A bad row becomes padding; the block that owns the row tells.
     __aicore__ inline void scan() {
         fill_iota(iota(), kTileEntries);
-        const BlockShare own = share(p_.num_rows);
+        // Of the rows about whose faults it tells.
+        const BlockShare own =
+            block_share(p_.num_rows, 1, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
         StepTotals totals{0, {0, 0}};
         for (int64_t first = 0; first < p_.num_rows; first += kChunkRows) {
             const uint32_t rows = static_cast<uint32_t>(min_of<int64_t>(kChunkRows, p_.num_rows - first));
@@ -50,9 +55,9 @@ class StepRows {
     // everything before, S's writes to the arrays included.
     __aicore__ inline void next_stage() { AscendC::PipeBarrier<PIPE_ALL>(); }
 
-    // A block's part of `count` rows; neighbours store to different 32-byte stretches of row vectors.
-    __aicore__ inline BlockShare share(int64_t count) const {
-        return block_share(count, kLaneElems, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
+    // This block's part of a stage's work.
+    __aicore__ inline StagePart part(int32_t stage) const {
+        return stage_part(step_, stage, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
     }
 
     __aicore__ inline StepRow row(int64_t index) {
@@ -63,11 +68,11 @@ class StepRows {
     __aicore__ inline int64_t request(int64_t index) { return array(2).GetValue(static_cast<uint32_t>(index)); }
 
     // int32 [num_rows]
-    __aicore__ inline LocalTensor<int32_t> starts() { return array(0); }
-    __aicore__ inline LocalTensor<int32_t> counts() { return array(1); }
+    __aicore__ inline const LocalTensor<int32_t>& starts() const { return array(0); }
+    __aicore__ inline const LocalTensor<int32_t>& counts() const { return array(1); }
 
     // Tokens or groups of `ratio` before each row, int32 [num_rows + 1].
-    __aicore__ inline LocalTensor<int32_t> prefix(int64_t ratio) {
+    __aicore__ inline const LocalTensor<int32_t>& prefix(int64_t ratio) const {
         return array(ratio == 1 ? 3 : ratio == kRatioC4 ? 4 : 5);
     }
 
@@ -81,9 +86,7 @@ class StepRows {
     // 1 when the operand of a row is the difference of two entries.
     __aicore__ inline uint32_t offsets() const { return p_.form == kFinalOffsets ? 1 : 0; }
 
-    __aicore__ inline LocalTensor<int32_t> array(uint32_t index) {
-        return array_buffer_.Get<int32_t>()[index * array_elems_];
-    }
+    __aicore__ inline const LocalTensor<int32_t>& array(uint32_t index) const { return arrays_[index]; }
 
     __aicore__ inline ScannedRows scanned(uint32_t first) {
         return ScannedRows{array(0)[first], array(1)[first], array(2)[first],
@@ -138,6 +141,7 @@ class StepRows {
     const StepRowsParams& p_;
     ErrorLane errors_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> array_buffer_, iota_buffer_, scratch_buffer_;
+    LocalTensor<int32_t> arrays_[kRowArrays];
     RowValues requests_, lengths_, operands_;
     RowScan vector_scan_;
     uint32_t array_elems_;

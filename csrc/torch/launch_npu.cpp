@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cstdlib>
 #include <mutex>
 #include <optional>
 #include <regex>
@@ -91,6 +92,15 @@ std::optional<at::Tensor> error_lanes_of(int64_t device_index) {
     return lanes.defined() ? std::optional<at::Tensor>(lanes) : std::nullopt;
 }
 
+// For measurements: blocks of every launch, if the environment says so when the first one comes.
+int64_t chosen_blocks(int64_t blocks) {
+    static const int64_t chosen = [] {
+        const char* text = std::getenv("DSV4_BLOCKS");
+        return text == nullptr ? int64_t{0} : std::clamp<int64_t>(std::atoll(text), 0, kErrorLanes);
+    }();
+    return chosen == 0 ? blocks : chosen;
+}
+
 }  // namespace
 
 int64_t vector_cores(const at::Tensor& on) {
@@ -110,7 +120,7 @@ void launch(const char* op, at::TensorList memory, int64_t blocks,
     const c10_npu::NPUGuard guard(device);
     // The raw handle: the launch itself goes through torch_npu's queue and thereby keeps its place.
     void* stream = c10_npu::getCurrentNPUStream().stream(false);
-    at_npu::native::OpCommand::RunOpApi(op, [run = std::move(run), blocks, stream]() -> int {
+    at_npu::native::OpCommand::RunOpApi(op, [run = std::move(run), blocks = chosen_blocks(blocks), stream]() -> int {
         return static_cast<int>(run(static_cast<uint32_t>(blocks), stream));
     });
 }

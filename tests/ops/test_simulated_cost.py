@@ -27,8 +27,8 @@ LONG = [case for case in cost_cases.LARGE if case[1][0] == 1 and case[0] not in 
 
 
 @pytest.mark.parametrize("build, arguments", LONG, ids=[build.__name__ for build, _ in LONG])
-def test_one_long_request_takes_all_cores(ascend_sim, build, arguments):
-    assert simulated_cost.cost_of(build(*arguments), ascend_sim).large
+def test_one_long_request_takes_many_cores(ascend_sim, build, arguments):
+    assert simulated_cost.cost_of(build(*arguments), ascend_sim).blocks > simulated_cost.LARGE_BLOCKS / 2
 
 
 def test_a_step_at_a_million_tokens_moves_little_more_than_it_must(ascend_sim):

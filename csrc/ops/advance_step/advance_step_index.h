@@ -182,8 +182,7 @@ constexpr int64_t kSampleTileWords = 4096;        // 32-bit words of the samples
 constexpr int64_t kHalvesPerUbBlock = kUbBlockBytes / 2;
 constexpr int64_t kRowShare = 8;             // rows whose 32-bit outputs fill 32 bytes: neighbours do not meet in them
 constexpr int64_t kHiddenShareHalves = 256;  // 512 bytes
-constexpr int64_t kAdvanceRowBytes = 52;     // written for a row beside its hidden states
-constexpr int64_t kAdvanceGrainBytes = 16 * 1024;
+constexpr int64_t kAdvanceRowNs = 600;       // of a row, beside its hidden states
 
 // A block's rows of everything that has one entry a row.
 DSV4_HOST_DEVICE constexpr BlockShare advance_rows(const AdvanceStepParams& p, int64_t block, int64_t blocks) {
@@ -235,7 +234,9 @@ DSV4_HOST_DEVICE constexpr int64_t sample_tile_rows(const AdvanceStepParams& p) 
 }
 
 DSV4_HOST_DEVICE constexpr int64_t advance_blocks(const AdvanceStepParams& p, int64_t cores) {
-    return blocks_for(p.num_rows * (kAdvanceRowBytes + 2 * p.hidden_row_halves), kAdvanceGrainBytes, cores);
+    const int64_t hidden_bytes = 2 * 2 * p.hidden_row_halves;
+    const int64_t blocks = blocks_for_work(p.num_rows * (kAdvanceRowNs + hidden_bytes / kBytesPerNs), cores);
+    return p.hidden_row_halves != 0 ? blocks : even_blocks(ceil_div(p.num_rows, kRowShare), blocks);
 }
 
 }  // namespace dsv4

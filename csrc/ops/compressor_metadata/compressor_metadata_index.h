@@ -194,9 +194,11 @@ DSV4_HOST_DEVICE constexpr int64_t compressor_tile_rows(const CompressorMetadata
     return min_of<int64_t>((kUbBudgetBytes - kRequestChunkBytes) / compressor_row_bytes(p), kMaxCopyBlocks) / 8 * 8;
 }
 
-// One block for every 16 KB of output, as far as there are cores.
+constexpr int64_t kCompressorRowNs = 200;  // of an output row
+
 DSV4_HOST_DEVICE constexpr int64_t compressor_blocks(const CompressorMetadataParams& p, int64_t cores) {
-    return blocks_for(p.num_rows * (2 * p.rope_dim * element_bytes(p.table_type) + 12), 16 * 1024, cores);
+    const int64_t row_bytes = 2 * (2 * p.rope_dim * element_bytes(p.table_type) + 12);
+    return blocks_for_work(p.num_rows * (kCompressorRowNs + row_bytes / kBytesPerNs), cores);
 }
 
 }  // namespace dsv4

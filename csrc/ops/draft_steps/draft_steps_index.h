@@ -115,6 +115,13 @@ DSV4_HOST_DEVICE constexpr int64_t draft_rows(const DraftStepsParams& p) {
     return ceil_div<int64_t>(p.num_entries, p.topk);
 }
 
+constexpr int64_t kDraftRowNs = 400;  // of a request in all steps
+
+DSV4_HOST_DEVICE constexpr int64_t draft_blocks(const DraftStepsParams& p, int64_t cores) {
+    const int64_t rows = draft_rows(p);
+    return even_blocks(rows, blocks_for_work(kDraftRowNs * rows + 2 * draft_bytes(p) / kBytesPerNs, cores));
+}
+
 DSV4_HOST_DEVICE constexpr int64_t draft_pitch_elems(const DraftStepsParams& p) {
     return round_up<int64_t>(p.num_steps, kUbBlockBytes / 4);
 }

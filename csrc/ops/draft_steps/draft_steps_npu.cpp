@@ -33,8 +33,7 @@ void launch_draft_steps(const DraftStepsParams& p, const DraftStepsTensors& t) {
     at.kv_lens = memory.add(t.kv_lens);
     at.cos = memory.add(t.cos);
     at.sin = memory.add(t.sin);
-    const int64_t most_blocks = blocks_for(draft_bytes(p), kGrainBytes, npu::vector_cores(t.slots));
-    npu::launch(kOp, memory.tensors(), even_blocks(draft_rows(p), most_blocks),
+    npu::launch(kOp, memory.tensors(), draft_blocks(p, npu::vector_cores(t.slots)),
                 [p = p, at = at, errors = npu::error_lanes(t.slots)](uint32_t blocks, void* stream) mutable {
                     return ACLRT_LAUNCH_KERNEL(draft_steps)(blocks, stream, errors, &at, &p);
                 });

@@ -82,7 +82,7 @@ DSV4_HOST_DEVICE constexpr MapTile map_tile(int64_t begin, int64_t end, const Ma
 }
 
 DSV4_HOST_DEVICE constexpr int64_t map_full_to_swa_blocks(const MapFullToSwaParams& p, int64_t cores) {
-    return segment_blocks(p.num_segments, 32, p.num_items, cores);
+    return segment_blocks(p.num_segments, p.num_items, cores);
 }
 
 }  // namespace dsv4

@@ -55,7 +55,7 @@ DSV4_HOST_DEVICE constexpr int32_t release_piece_pages(const ReleaseSegment& s, 
 }
 
 DSV4_HOST_DEVICE constexpr int64_t release_pages_blocks(const ReleasePagesParams& p, int64_t cores) {
-    return segment_blocks(p.num_segments, 8, p.num_items, cores);
+    return segment_blocks(p.num_segments, p.num_items, cores);
 }
 
 }  // namespace dsv4

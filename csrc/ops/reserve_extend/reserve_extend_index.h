@@ -111,7 +111,7 @@ DSV4_HOST_DEVICE constexpr int64_t reserve_extend_blocks(const ReserveExtendPara
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
         units += p.num_slots[pool];
     }
-    return segment_blocks(p.num_segments, 32, units, cores);
+    return segment_blocks(p.num_segments, units, cores);
 }
 
 }  // namespace dsv4

@@ -54,9 +54,11 @@ DSV4_HOST_DEVICE constexpr int64_t rope_gather_tile_rows(const RopeGatherParams&
     return min_of<int64_t>(kUbBudgetBytes / rope_gather_row_bytes(p), kMaxCopyBlocks) / 4 * 4;
 }
 
-// One block for every 16 KB of output, as far as there are cores.
+constexpr int64_t kRopePositionNs = 100;
+
 DSV4_HOST_DEVICE constexpr int64_t rope_gather_blocks(const RopeGatherParams& p, int64_t cores) {
-    return blocks_for(2 * p.num_positions * p.rope_dim * element_bytes(p.output_type), 16 * 1024, cores);
+    const int64_t row_bytes = 2 * 2 * p.rope_dim * element_bytes(p.output_type);
+    return blocks_for_work(p.num_positions * (kRopePositionNs + row_bytes / kBytesPerNs), cores);
 }
 
 }  // namespace dsv4

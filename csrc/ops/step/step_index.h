@@ -4,6 +4,7 @@
 #include "common/pool_address.h"
 #include "common/step_fields.h"
 #include "common/step_launch.h"
+#include "common/uneven_share.h"
 
 // Arrays of 6 are in table order, of 2 for ratios 4 and 128; lengths are numbers because launch stubs repeat the
 // structs outside their namespace.
@@ -15,6 +16,7 @@ struct StepParams {
     int64_t max_pos;             // rows of the RoPE tables
     int64_t rope_dim;            // D: elements of a row
     int64_t page_row_elems[6];   // elements between two rows of a page table
+    int64_t work_before[19];     // on a device: nanoseconds of work before each stage, and of all of them
     int32_t page_columns[6];     // of a page table; 0: not asked for
     int32_t state_columns[2];    // of c4_state_locs and c128_state_locs
     int32_t window_rows;         // rows of window_locs: requests * window_block
@@ -209,21 +211,120 @@ DSV4_HOST_DEVICE constexpr int64_t faulty_value(int32_t fault, int64_t request, 
     return fault == kUnknownRequest ? request : fault == kNegativeOperand ? operand : length;
 }
 
-// Bytes that a step writes, by which a launch chooses its blocks.
-DSV4_HOST_DEVICE constexpr int64_t step_bytes(const StepParams& p) {
+// Stages of the kernel, in their order. Blocks share the work of all of them, one stage after the other, so that a block
+// has part in a few: setting a stage up costs as much as a few rows of it.
+constexpr int32_t kStageRows = 0;
+constexpr int32_t kStagePositions = 1;
+constexpr int32_t kStagePositionsC4 = 2;
+constexpr int32_t kStagePositionsC128 = 3;
+constexpr int32_t kStageTokens = 4;  // slots of tokens
+constexpr int32_t kStageC4 = 5;
+constexpr int32_t kStageC128 = 6;
+constexpr int32_t kStagePages = 7;  // + pool
+constexpr int32_t kStageStates = 13;
+constexpr int32_t kStageWindows = 15;
+constexpr int32_t kStageRope = 16;
+constexpr int32_t kNumStepStages = 18;
+static_assert(sizeof(StepParams::work_before) == (kNumStepStages + 1) * sizeof(int64_t));
+
+constexpr int64_t kStageSetupNs = 300;
+
+// Rows that complete groups of a ratio, as far as the host can know.
+DSV4_HOST_DEVICE constexpr int64_t expected_rows(const StepParams& p, int32_t which) {
+    const int64_t tokens = form_has_operand(p.rows.form) ? p.rows.num_tokens : p.rows.num_rows * p.rows.width;
+    return min_of(p.rows.num_rows, min_of(p.capacity_groups[which], tokens / ratio_of(which)));
+}
+
+// Nanoseconds that a stage takes one block, by the model behind docs/simulated_cost.md; 0 for what is not asked for. Page
+// tables of several tiles are not among them: all blocks write them.
+DSV4_HOST_DEVICE constexpr int64_t stage_ns(const StepParams& p, int32_t stage) {
+    const int64_t rows = p.rows.num_rows;
+    int64_t ns = 0;
     int64_t bytes = 0;
+    if (stage == kStageRows) {
+        ns = 700 + 4 * rows;
+    } else if (stage == kStagePositions) {
+        ns = wants(p, kFieldPositions) ? 90 * rows : -1;
+        bytes = 8 * p.rows.num_tokens;
+    } else if (stage < kStageTokens) {
+        const int32_t which = stage - kStagePositionsC4;
+        ns = wants(p, kFieldGroupPositions + which) ? 100 * expected_rows(p, which) : -1;
+        bytes = 8 * p.capacity_groups[which];
+    } else if (stage == kStageTokens) {
+        int64_t pools = 0;
+        for (const int32_t pool : {kFull, kSwa, kC4State, kC128State}) {
+            pools += wants(p, kFieldSlots + pool) ? 1 : 0;
+        }
+        ns = pools != 0 ? rows * (130 + 100 * pools) : -1;
+        bytes = 8 * pools * p.rows.num_tokens;
+    } else if (stage < kStagePages) {
+        const int32_t which = stage - kStageC4;
+        ns = wants(p, kFieldSlots + kC4 + which) ? 210 * expected_rows(p, which) : -1;
+        bytes = 8 * p.capacity_groups[which];
+    } else if (stage < kStageStates) {
+        const int64_t columns = p.page_columns[stage - kStagePages];
+        ns = columns != 0 && columns <= kPageTileEntries ? 85 * rows : -1;
+        bytes = 4 * rows * columns;
+    } else if (stage < kStageWindows) {
+        ns = p.state_columns[stage - kStageStates] != 0 ? 300 * rows : -1;
+    } else if (stage == kStageWindows) {
+        ns = p.window_rows != 0 ? 800 * (p.window_rows / p.window_block) : -1;
+    } else {
+        const int32_t which = stage - kStageRope;
+        const bool wanted = wants(p, kFieldC4Cos + 2 * which) || wants(p, kFieldC4Cos + 2 * which + 1);
+        ns = wanted ? 140 * expected_rows(p, which) : -1;
+        bytes = 16 * p.rope_dim * p.capacity_groups[which];
+    }
+    return ns < 0 ? 0 : kStageSetupNs + ns + bytes / kBytesPerNs;
+}
+
+// Before a launch: what p.work_before says.
+DSV4_HOST_DEVICE constexpr void share_work(StepParams& p) {
+    p.work_before[0] = 0;
+    for (int32_t stage = 0; stage < kNumStepStages; ++stage) {
+        p.work_before[stage + 1] = p.work_before[stage] + stage_ns(p, stage);
+    }
+}
+
+// Part [begin, end) of a stage, of `whole`.
+struct StagePart {
+    int64_t begin;
+    int64_t end;
+    int64_t whole;
+
+    DSV4_HOST_DEVICE constexpr bool empty() const { return begin == end; }
+
+    // Of `count` items, cut at multiples of `align`.
+    DSV4_HOST_DEVICE constexpr BlockShare share(int64_t count, int64_t align) const {
+        const int64_t chunks = ceil_div<int64_t>(count, align);
+        return empty() ? BlockShare{0, 0}
+                       : BlockShare{min_of<int64_t>(count, chunks * begin / whole * align),
+                                    min_of<int64_t>(count, chunks * end / whole * align)};
+    }
+
+    // The first `live` of them belong to rows; the others are all alike and made together.
+    DSV4_HOST_DEVICE constexpr BlockShare uneven_share(int64_t count, int64_t live, int64_t align) const {
+        constexpr int64_t kTimes = 16;
+        return empty() ? BlockShare{0, 0}
+                       : BlockShare{uneven_share_begin(count, live, kTimes, align, begin, whole),
+                                    uneven_share_begin(count, live, kTimes, align, end, whole)};
+    }
+};
+
+DSV4_HOST_DEVICE constexpr StagePart stage_part(const StepParams& p, int32_t stage, int64_t block, int64_t blocks) {
+    const int64_t before = p.work_before[stage];
+    const int64_t whole = p.work_before[stage + 1] - before;
+    const int64_t all = p.work_before[kNumStepStages];
+    return StagePart{max_of<int64_t>(0, min_of(whole, all * block / blocks - before)),
+                     max_of<int64_t>(0, min_of(whole, all * (block + 1) / blocks - before)), whole};
+}
+
+DSV4_HOST_DEVICE constexpr int64_t step_blocks(const StepParams& p, int64_t cores) {
+    int64_t chunk_bytes = 0;
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
-        const int64_t entries = is_group_pool(pool) ? p.capacity_groups[pool - kC4] : p.rows.num_tokens;
-        bytes += wants(p, kFieldSlots + pool) ? entries * (are_wide(p, pool) || are_pairs(p, pool) ? 8 : 4) : 0;
-        bytes += 4 * p.rows.num_rows * p.page_columns[pool];
+        chunk_bytes += p.page_columns[pool] > kPageTileEntries ? 4 * p.rows.num_rows * p.page_columns[pool] : 0;
     }
-    for (int32_t which = 0; which < 2; ++which) {
-        const int64_t rope_rows = wants(p, kFieldC4Cos + 2 * which) ? 2 * p.capacity_groups[which] : 0;
-        bytes += wants(p, kFieldGroupPositions + which) ? 8 * p.capacity_groups[which] : 0;
-        bytes += 4 * p.rope_dim * rope_rows + 4 * p.rows.num_rows * p.state_columns[which];
-    }
-    bytes += wants(p, kFieldPositions) ? 8 * p.rows.num_tokens : 0;
-    return bytes + 16 * p.rows.num_rows + int64_t{4} * p.window_rows * p.window_columns;
+    return blocks_for_work(p.work_before[kNumStepStages] + chunk_bytes / kBytesPerNs, cores);
 }
 
 }  // namespace dsv4

@@ -20,9 +20,11 @@ void check_device_limits(const char* op, const StepParams& p) {
                       " columns, expected at most ", kMaxDeviceLanes, " on a device");
 }
 
-void launch_step(const StepParams& p, const StepTensors& t) {
+void launch_step(const StepParams& described, const StepTensors& t) {
     constexpr char kOp[] = "step";
-    check_device_limits(kOp, p);
+    check_device_limits(kOp, described);
+    StepParams p = described;
+    share_work(p);
     npu::LaunchMemory memory;
     StepAddresses at{};
     memory.add(t.tables, at.tables);
@@ -32,7 +34,7 @@ void launch_step(const StepParams& p, const StepTensors& t) {
     at.rope_cos = memory.add(t.rope_cos);
     at.rope_sin = memory.add(t.rope_sin);
     memory.add(t.fields, at.fields);
-    npu::launch(kOp, memory.tensors(), blocks_for(step_bytes(p), kGrainBytes, npu::vector_cores(t.seq_lens)),
+    npu::launch(kOp, memory.tensors(), step_blocks(p, npu::vector_cores(t.seq_lens)),
                 [p = p, at = at, errors = npu::error_lanes(t.seq_lens)](uint32_t blocks, void* stream) mutable {
                     return ACLRT_LAUNCH_KERNEL(fill_step)(blocks, stream, errors, &at, &p);
                 });

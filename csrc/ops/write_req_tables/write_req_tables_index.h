@@ -132,12 +132,14 @@ static_assert(kWriteTilePages * kLaneElems <= kWriteTileUnits, "slots and pages 
 // A tile of int32 entries, and its copy of int64 ones.
 static_assert((kWriteArrays * row_array_elems(kMaxDeviceRows) + 3 * kWriteTileUnits) * 4 <= kUbBudgetBytes);
 
+constexpr int64_t kWriteRowNs = 500;  // of a row of the batch in all pools, for the block that writes it
+
 DSV4_HOST_DEVICE constexpr int64_t write_blocks(const WriteReqTablesParams& p, int64_t cores) {
     int64_t units = 0;
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
         units += is_written(pool, p) ? p.loc_elems[pool] : 0;
     }
-    return blocks_for(4 * units, kGrainBytes, cores);
+    return blocks_for_work(kWriteRowNs * p.num_rows + 8 * units / kBytesPerNs, cores);
 }
 
 }  // namespace dsv4

@@ -40,6 +40,7 @@ void Block::Begin(const char* kernel_name, int64_t block_index, int64_t block_co
     count = block_count;
     type = KernelType::Unset;
     time.Reset();
+    ForgetRunCode();
     clock.Begin(argument_bytes, block_count, GlobalConfig().memory_is_cold);
     for (auto& calls : log) {
         calls.assign(1, Call{nullptr, CallSite{"", 0}});

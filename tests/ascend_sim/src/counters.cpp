@@ -19,6 +19,7 @@ void Counters::Add(const Counters& other) {
     end_cycles = std::max(end_cycles, other.end_cycles);
     cold_cycles = std::max(cold_cycles, other.cold_cycles);
     instructions += other.instructions;
+    code_instructions = std::max(code_instructions, other.code_instructions);
     for (int p = 0; p < kPipes; ++p) {
         calls[p] += other.calls[p];
         elements[p] += other.elements[p];
@@ -46,23 +47,21 @@ std::string Counters::Fields() const {
            number("gm_scalar_reads", gm_scalar_reads) + ", " + number("gm_scalar_writes", gm_scalar_writes) + ", " +
            number("flags_set", flags_set) + ", " + number("flags_waited", flags_waited) + ", " +
            number("barriers", barriers) + ", " + number("nops", nops) + ", " + number("ub_peak_bytes", ub_peak_bytes) +
-           ", " + number("instructions", instructions) +
+           ", " + number("instructions", instructions) + ", " + number("code_instructions", code_instructions) +
            Format(", \"model_cycles\": {\"end\": %.0f, \"cold\": %.0f, \"S\": %.0f, \"V\": %.0f, \"MTE2\": %.0f, "
                   "\"MTE3\": %.0f}",
                   end_cycles, cold_cycles, cycles[0], cycles[1], cycles[2], cycles[3]);
 }
 
 double LaunchCounters::ModelUs() const {
-    const double code_lines = static_cast<double>(run_instructions) * model::kHostInstruction * model::kInstructionBytes / model::kCodeLineBytes;
     return model::kLaunchUs + model::kLaunchUsPerBlock * blocks +
-           (total.end_cycles + code_lines * model::kCodeLine) / model::kCyclesPerUs;
+           total.end_cycles / model::kCyclesPerUs;
 }
 
 std::string LaunchCounters::ToJson() const {
     std::string out = "{\"kernel\": " + Quote(kernel) + ", \"simulated\": true, \"blocks\": " + std::to_string(blocks) +
                       ", " + total.Fields() +
-                      Format(", \"model_us\": %.3f, \"run_instructions\": %llu", ModelUs(),
-                             static_cast<unsigned long long>(run_instructions));
+                      Format(", \"model_us\": %.3f", ModelUs());
     uint64_t most = 0;
     uint64_t least = per_block.empty() ? 0 : ~uint64_t{0};
     uint64_t idle = 0;

@@ -16,7 +16,8 @@ struct Counters {
     uint64_t elements[kPipes] = {0, 0, 0, 0};  // vector elements; copies: bytes of global memory moved
     double cycles[kPipes] = {0, 0, 0, 0};      // the pipe is busy, by the time model
     double end_cycles = 0;                     // of the block, by the same
-    double cold_cycles = 0;                    // until its arguments are in the data cache
+    double cold_cycles = 0;                    // waiting for arguments and code that are in no cache
+    uint64_t code_instructions = 0;            // the same, each counted once
     uint64_t instructions = 0;                 // of the kernel's own code, where a table knows them
     uint64_t ub_scalar_reads = 0;
     uint64_t ub_scalar_writes = 0;
@@ -43,12 +44,11 @@ struct GmTraffic {
 struct LaunchCounters {
     std::string kernel;
     uint32_t blocks = 0;
-    uint64_t run_instructions = 0;  // different ones
     Counters total;
     std::vector<Counters> per_block;
     std::map<std::string, GmTraffic> traffic;  // by allocation name
 
-    // Of the task, launch and cold code included.
+    // Of the task, launch included.
     double ModelUs() const;
     std::string ToJson() const;
 };

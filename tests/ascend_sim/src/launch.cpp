@@ -139,7 +139,6 @@ uint32_t RunTask(const Task& task) {
     NextGmEpoch();
     ResetTraffic();
     ForgetScalarStores();
-    ForgetRunCode();
     g_aborted = false;
     static uint64_t launch_number = 0;
     std::mt19937_64 random(GlobalConfig().seed * 0x9e3779b97f4a7c15u + launch_number++);
@@ -152,7 +151,6 @@ uint32_t RunTask(const Task& task) {
         ReportUnwrittenOutputs(task.args);
     }
     counters.traffic = CollectTraffic();
-    counters.run_instructions = RunInstructions();
     if (Launches().size() >= kKeptLaunches) {
         Launches().erase(Launches().begin());
     }

@@ -10,12 +10,11 @@ namespace {
 
 struct BasicBlock {
     uint32_t instructions;
-    uint64_t launch;  // that ran it last
+    uint64_t block;  // that ran it last
 };
 
 std::unordered_map<uint64_t, BasicBlock> g_basic_blocks;
-uint64_t g_launch = 1;
-uint64_t g_run_instructions = 0;
+uint64_t g_block = 1;
 
 }  // namespace
 
@@ -73,12 +72,7 @@ void SetInstructionTable(uint64_t base, const uint64_t* offsets, const uint32_t*
     }
 }
 
-void ForgetRunCode() {
-    ++g_launch;
-    g_run_instructions = 0;
-}
-
-uint64_t RunInstructions() { return g_run_instructions; }
+void ForgetRunCode() { ++g_block; }
 
 }  // namespace ascend_sim
 
@@ -92,11 +86,14 @@ extern "C" __attribute__((visibility("default"))) void __sanitizer_cov_trace_pc(
     if (found == g_basic_blocks.end()) {
         return;
     }
-    BasicBlock& block = found->second;
-    CurrentBlock().clock.Scalar(block.instructions * model::kHostInstruction);
-    CurrentBlock().counters.instructions += block.instructions;
-    if (block.launch != g_launch) {
-        block.launch = g_launch;
-        g_run_instructions += block.instructions;
+    BasicBlock& run = found->second;
+    Block& now = CurrentBlock();
+    const double instructions = run.instructions * model::kHostInstruction;
+    now.clock.Scalar(instructions * model::kScalarInstruction);
+    now.counters.instructions += run.instructions;
+    if (run.block != g_block) {
+        run.block = g_block;
+        now.counters.code_instructions += run.instructions;
+        now.clock.Cold(instructions * model::kInstructionBytes / model::kCodeLineBytes * model::kCodeLine);
     }
 }

@@ -100,6 +100,11 @@ class BlockTime {
         now_ = End() + model::kFlag;
     }
 
+    void Cold(double cycles) {
+        cold_ += cycles;
+        now_ += cycles;
+    }
+
     double End() const { return std::max({now_, done_[1], done_[2], done_[3]}); }
     double scalar() const { return scalar_; }
     double cold() const { return cold_; }
@@ -122,7 +127,7 @@ class BlockTime {
 // Instructions of the kernel's own code, counted as they run: a table from the addresses of the instrumented basic
 // blocks to the number of instructions in them (instructions.py).
 void SetInstructionTable(uint64_t base, const uint64_t* offsets, const uint32_t* instructions, uint64_t count);
+// What runs from here on is in no instruction cache.
 void ForgetRunCode();
-uint64_t RunInstructions();  // different ones since then
 
 }  // namespace ascend_sim

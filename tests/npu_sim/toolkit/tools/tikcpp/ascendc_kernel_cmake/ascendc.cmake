@@ -9,10 +9,16 @@ function(ascendc_include_directories target scope)
   set_property(GLOBAL PROPERTY ${target}_include_dirs ${ARGN})
 endfunction()
 
+function(ascendc_compile_definitions target scope)
+  set_property(GLOBAL PROPERTY ${target}_definitions ${ARGN})
+endfunction()
+
 function(add_simulated_kernels target)
   get_property(sources GLOBAL PROPERTY ${target}_sources)
   get_property(include_dirs GLOBAL PROPERTY ${target}_include_dirs)
   ascend_sim_add_kernels(${target} SOURCES ${sources} INCLUDE_DIRS ${include_dirs})
+  get_property(definitions GLOBAL PROPERTY ${target}_definitions)
+  target_compile_definitions(${target} PRIVATE ${definitions})
   # aclrt* calls go to the simulated device.
   target_link_libraries(${target} PUBLIC ascend_device_sim)
 endfunction()
