@@ -118,7 +118,7 @@ def preprocessed(source: Path, include_dirs: list[Path], compiler: str) -> str:
 
 
 def own_text(source: Path, text: str, include_dirs: list[Path], compiler: str) -> str:
-    """The source without comments; preprocessed when a macro declares its kernels, as the toolkit reads every source."""
+    """The source without comments; preprocessed when a macro declares its kernels, as the toolkit does every time."""
     own = strip_comments(source.read_text(encoding="utf-8-sig"))
     without_defines = DEFINE.sub("", own)
     if kernel_macros(text) & set(re.findall(r"\w+", without_defines)):

@@ -161,8 +161,8 @@ class Simulator:
     def register(self, address: int, num_bytes: int, name: str, initialised: bool = True) -> None:
         """Make host memory known as global memory.
 
-        ``initialised=False``: unwritten until a kernel writes it. A launch that is given such memory and leaves all of it
-        unwritten is an error, one that leaves some of it a warning.
+        ``initialised=False``: unwritten until a kernel writes it. A launch that is given such memory and leaves all of
+        it unwritten is an error, one that leaves some of it a warning.
         """
         self.library.ascend_sim_register_gm(address, num_bytes, name.encode(), int(initialised))
 

@@ -1,4 +1,7 @@
-"""Engines' wheels for the tests below; an engine's modules and the stubs beside them fill a process of their own."""
+"""Engines' wheels for the tests below; an engine's modules and the stubs beside them fill a process of their own.
+
+Tests in kernels/ run the device kernels whose sources are in a wheel, and import nothing of the engine.
+"""
 
 import os
 
@@ -9,6 +12,7 @@ from engines.wheels import WHEELS, Unavailable
 ENGINES = {
     "sglang": ("sglang", os.environ.get("SGLANG_VERSION")),
     "vllm_ascend": ("vllm-ascend", os.environ.get("VLLM_ASCEND_VERSION")),
+    "kernels": ("vllm-ascend", os.environ.get("VLLM_ASCEND_VERSION")),
 }
 """What a run tests, by folder; a run of another part of the tests names none."""
 

@@ -11,6 +11,7 @@ SGLANG_OTHER_VERSIONS = 0.5.15 0.5.18 0.5.19 0.5.21 0.5.22
 test-engines: build
 	for version in $(SGLANG_VERSIONS); do SGLANG_VERSION=$$version $(PYTEST) tests/engines/sglang || exit 1; done
 	VLLM_ASCEND_VERSION=$(VLLM_ASCEND_VERSION) $(PYTEST) tests/engines/vllm_ascend
+	VLLM_ASCEND_VERSION=$(VLLM_ASCEND_VERSION) $(PYTEST) tests/engines/kernels
 
 # The other versions; and the kernels, in the device simulator.
 test-engines-thorough: build-sim

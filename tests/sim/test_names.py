@@ -95,9 +95,10 @@ def test_profiles(integers: Case) -> None:
     }
     integers.sim.configure(profile="cann")
     assert integers.kinds("by_profile", 0) == set()
-    assert integers.warned() == {"gm.dirty_line", "range.nothing"}
+    assert integers.warned() == {"gm.dirty_line", "range.nothing", "queue.not_freed"}
     assert integers.dst[:64].tolist() == [-0x7FFFFFFF] * 64 and integers.dst[128] == 7
     assert integers.kinds("by_profile", 1) == {"order.raw"}
+    assert integers.kinds("by_profile", 2) == {"flag.unbalanced", "queue.not_freed"}
     # A switch that is given beside a profile has the last word.
     integers.sim.configure(profile="cann", strict=True)
     assert integers.kinds("by_profile", 0) == {"order.raw", "pipe.init_after_use"}

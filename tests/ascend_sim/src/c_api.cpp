@@ -45,7 +45,7 @@ void ascend_sim_set_strict(int32_t strict) { GlobalConfig().strict = strict != 0
 void ascend_sim_set_profile(int32_t as_built) {
     ascend_sim::Config& config = GlobalConfig();
     config.strict = as_built == 0;
-    config.scalar_gm_stores = config.empty_instructions = as_built != 0;
+    config.scalar_gm_stores = config.as_built = as_built != 0;
     config.report_overflow = config.report_special_half = as_built == 0;
 }
 

@@ -13,7 +13,7 @@ struct Config {
     bool scalar_gm_stores = false;    // GlobalTensor::SetValue is an error unless allowed
     bool report_overflow = true;      // integer Add, Sub, Mul that wrap
     bool report_special_half = true;  // infinities and NaNs made by half and bfloat16 instructions
-    bool empty_instructions = false;  // vector instructions over nothing are a warning
+    bool as_built = false;  // what only an Atlas A2 or A3 pardons is a warning
     uint64_t tiling_key = 0;          // of the kernels that are launched
     bool memory_is_cold = false;      // the time model: what kernels read and write is in HBM, not in L2
     uint64_t seed = 1;

@@ -103,7 +103,7 @@ extern "C" __global__ __aicore__ void raw_pointer(GM_ADDR src, GM_ADDR dst, int3
 }
 
 // What the two profiles judge otherwise: V after V without a barrier, a scalar store, a late InitBuffer, an instruction over
-// nothing, an integer that wraps. Fault 1: a conflict that no compiler mends.
+// nothing, an integer that wraps, a tensor that is not freed. Fault 1: a conflict that no compiler mends; 2: a tensor that stays in its queue.
 extern "C" __global__ __aicore__ void by_profile(GM_ADDR src, GM_ADDR dst, int32_t fault) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
     TPipe pipe;
@@ -117,5 +117,11 @@ extern "C" __global__ __aicore__ void by_profile(GM_ADDR src, GM_ADDR dst, int32
     Edge<HardEvent::V_MTE3>(true);
     Store(b.dst, b.out, kTile);
     b.dst.SetValue(128, 7);
+    TQue<TPosition::VECIN, 1> queue;
+    pipe.InitBuffer(queue, 1, 32);
+    LocalTensor<int32_t> kept = queue.AllocTensor<int32_t>();
+    if (fault == 2) {
+        queue.EnQue(kept);
+    }
     Adds(b.out, b.in, 1, 0);
 }
