@@ -79,7 +79,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--case", help="measure one case in this process, and print its microseconds")
     arguments = parser.parse_args()
-    import torch_npu  # noqa: F401, PLC0415
+    import torch_npu  # noqa: F401
 
     if arguments.case:
         _, *shape = CASES[arguments.case]

@@ -127,6 +127,9 @@ void ExtendPlan::check_window(int32_t pool, const ExtendRow& row, const RequestS
 
 // All pages that the request has afterwards lie within [oldest, end), so that each of them has a column of its own.
 void ExtendPlan::check_columns(int32_t pool, const ExtendRow& row, const RequestState& state, UnitRange written) const {
+    if (written.empty()) {
+        return;  // the step takes no page, and those that there are have a column each
+    }
     const int32_t shift = geometry_.page_shift[pool];
     const UnitRuns& owned = state.owned[pool];
     int64_t oldest = page_of(written.begin, shift);

@@ -65,7 +65,7 @@ _OPS: dict[int, tuple[str, dict[int, str]]] = {
         _SEGMENT
         | {3: "a segment of pages outside of the table", 4: "a segment whose pages do not fit the ring of free pages"},
     ),
-    9: ("draft_steps", {code: _ROWS[code] for code in (1, 4, 6)}),
+    9: ("draft_steps", {code: _ROWS[code] for code in (1, 4, 6, 9)}),
     10: (
         "map_full_to_swa",
         {

@@ -279,3 +279,19 @@ def test_what_a_chunk_skips_in_a_ring_has_no_slot_of_another_page():
     loc = alloc.alloc_extend([0], [0], [100])
     assert tables.table("c4_state")[0].tolist() == [1, 0]
     assert loc.out_c4_state_loc.tolist() == [0] * 96 + list(range(16, 20))
+
+
+def test_a_chunk_that_needs_no_state_takes_no_column_of_a_ring():
+    """Found by an exploration: a chunk that ends with a group was refused, as if it wrote the state of all its pages."""
+    layout = dsv4_npu_ops.KVLayout(64, 128, 2, 640, {"full": 20, "c128_state": 8}, ring_columns={"c128_state": 5})
+    alloc = dsv4_npu_ops.KVAllocator(layout, dsv4_npu_ops.RequestTables(layout))
+    alloc.alloc_extend([1], [0], [60])
+    loc = alloc.alloc_extend([1], [60], [384])
+    assert (
+        loc.out_full_loc.numel() == 324
+        and loc.out_c128_state_loc.tolist() == [60 + 64, 61 + 64, 62 + 64, 63 + 64] + [0] * 320
+    )
+    with pytest.raises(ValueError, match=r"has pages \[0, 7\) of pool c128_state, expected at most 5"):
+        alloc.alloc_extend([1], [384], [385])
+    alloc.evict([1], [384])
+    alloc.alloc_extend([1], [384], [385])

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from backends import opcheck
+from backends import BACKEND, opcheck
 from hypothesis import given
 from hypothesis import strategies as st
 from ops.any_tables import INTEGERS, Tables
@@ -106,9 +106,9 @@ def test_any_tables_equal_the_oracle(device, case, dtypes, dummy, data):
     context, lengths, _, num_steps, _ = case
     pool, indexed = data.draw(st.sampled_from(["full", "swa"])), data.draw(st.booleans())
     num_requests = data.draw(st.integers(1, 5)) if indexed else max(1, len(lengths))
-    # Rings of columns need no batch here: any number will do.
     seed = data.draw(st.integers(0, 1 << 30))
-    tables = Tables(seed, device, num_requests, context, 20, SimpleNamespace(rows=[]))
+    rows = [(length, min(num_steps, context - length), 0) for length in lengths if length]
+    tables = Tables(seed, device, num_requests, context, 20, SimpleNamespace(rows=rows))
     for name in ("full", "swa") if pool == "swa" and data.draw(st.booleans()) else (pool,):
         tables.add(data.draw, name, small=True)
     # The index of a padding row is never used, so that it may be anything.
@@ -360,3 +360,25 @@ def test_opcheck(device, from_table):
     lengths, pool = torch.tensor([126, 7], device=device), 1 if from_table else -1
     arguments = (*tables.op_token_pools, requests, reservation, lengths, cos, sin, pool, 1, 3, 300, -1)
     opcheck(torch.ops.dsv4_npu_ops.draft_steps.default, arguments, fields_of(poisoned(3, 4, 4)))
+
+
+def test_drafts_in_more_pages_than_a_ring_has_columns_are_refused(device):
+    """Found by an exploration: a kernel read behind the row."""
+    ring = PageTable(torch.tensor([[5, 6]], dtype=torch.int32, device=device), 1)
+    tables = RequestTables.of({"swa": ring}, max_context_len=8)
+    cos, sin = rope_tables(8, 2)
+    arguments = (torch.tensor([1], device=device), cos, sin)
+    two = build_draft_steps(*arguments, 2, tables=tables, dummy_slot=-9)
+    assert two.slots.tolist() == [[6], [5]]
+    if BACKEND == "cpu":
+        message = "build_draft_steps: row 0 of 1 tokens has its 3 drafts in more pages than the table of swa has"
+        with pytest.raises(ValueError, match=message):
+            build_draft_steps(*arguments, 3, tables=tables)
+
+
+@pytest.mark.device_only
+def test_on_a_device_such_drafts_are_dummies_and_leave_an_error_word(ascend_sim):
+    tables = RequestTables.of({"swa": PageTable(int32(5, 6).view(1, 2), 1)}, max_context_len=8)
+    got = build_draft_steps(torch.tensor([1]), *rope_tables(8, 2), 3, tables=tables, dummy_slot=-9)
+    assert got.slots.tolist() == [[-9]] * 3 and got.kv_lens.tolist() == [[1]] * 3
+    assert ascend_sim.take_errors() == [[9, 9, 0, 1, 0, 0, 0, 0]]

@@ -7,6 +7,7 @@
 #include "cpu/rows_per_thread.h"
 #include "ops/draft_steps/draft_steps.h"
 #include "torch/check.h"
+#include "torch/pool_addresses.h"
 
 namespace dsv4 {
 namespace {
@@ -34,6 +35,9 @@ void check_request(int64_t index, int64_t length, int64_t request, const DraftSt
                       ", expected at most ", p.max_requests, " rows (those of the tables)");
     TORCH_CHECK_VALUE(fault != kUnknownRequest, "draft_steps: req_pool_indices[", index, "] is ", request,
                       ", expected 0 <= index < ", p.max_requests, " (rows of the tables)");
+    TORCH_CHECK_VALUE(fault != kBeyondRing, "draft_steps: row ", index, " of ", length, " tokens has its ", p.num_steps,
+                      " drafts in more pages than the table of ", kPoolNames[p.pool], " has columns, ",
+                      p.pools[p.pool].columns);
 }
 
 ScannedDrafts scan(const DraftStepsTensors& t, const DraftStepsParams& p) {

@@ -43,6 +43,16 @@ namespace dsv4 {
 
 DSV4_HOST_DEVICE constexpr bool drafts_from_table(const DraftStepsParams& p) { return p.pool >= 0; }
 
+// Whether the drafts of a request lie in more pages than a ring of columns tells apart.
+DSV4_HOST_DEVICE constexpr bool beyond_ring(int64_t length, const DraftStepsParams& p) {
+    if (!drafts_from_table(p) || length == 0 || p.pools[p.pool].kind != kPages) {
+        return false;
+    }
+    const PoolAddress& a = p.pools[p.pool];
+    const int64_t end = min_of<int64_t>(length + p.num_steps, p.max_context_len);
+    return end > length && page_of(end - 1, a.page_shift) - page_of(length, a.page_shift) >= a.columns;
+}
+
 // What is wrong with a request, in the codes of step_rows.h. The index of a padding row is never looked at.
 DSV4_HOST_DEVICE constexpr int32_t draft_fault(int64_t length, int64_t request, const DraftStepsParams& p) {
     if (length < 0) {
@@ -52,7 +62,10 @@ DSV4_HOST_DEVICE constexpr int32_t draft_fault(int64_t length, int64_t request, 
         return kBeyondContext;
     }
     const bool unknown = drafts_from_table(p) && length > 0 && (request < 0 || request >= p.max_requests);
-    return unknown ? kUnknownRequest : kRowValid;
+    if (unknown) {
+        return kUnknownRequest;
+    }
+    return beyond_ring(length, p) ? kBeyondRing : kRowValid;
 }
 
 // Position of the first draft. Padding and bad requests start where no draft is live.
