@@ -14,7 +14,7 @@ from ascend_backend.replay import repeat
 
 from dsv4_npu_ops.engines import hooks, patch, settings
 from dsv4_npu_ops.engines import vllm_ascend as plugin
-from dsv4_npu_ops.engines.vllm_ascend import compressor, runner, step
+from dsv4_npu_ops.engines.vllm_ascend import compressor, rope, runner, step
 from engines.vllm_ascend.proposers import EAGER, Round, drafted_batch, proposer_of, run_stack
 from engines.vllm_ascend.test_compressor import layer_of, parts
 from engines.vllm_ascend.world import World, differences, patch_all, random_batch, snapshot, va
@@ -85,6 +85,14 @@ def test_off_and_a_machine_without_the_engine_change_nothing(load, monkeypatch):
 def test_another_mode_is_refused(load):
     with pytest.raises(ValueError, match="DSV4_NPU_OPS_VLLM_ASCEND is 'maybe', expected one of off, on, shadow"):
         load("maybe")
+
+
+def test_an_empty_variable_is_one_that_is_not_set(load, monkeypatch):
+    monkeypatch.setenv("DSV4_NPU_OPS_DUMP", "")
+    monkeypatch.setenv("DSV4_NPU_OPS_VLLM_ASCEND_ROPE", "")
+    load("")
+    assert is_replaced(BUILD) and settings.dump_folder() == "dsv4_npu_ops_differences"
+    assert not rope.wants_deepseeks_tables()
 
 
 def test_an_unknown_version_leaves_the_engine_as_it_is_and_says_so(load, monkeypatch, caplog):
