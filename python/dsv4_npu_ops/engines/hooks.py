@@ -17,7 +17,10 @@ logger = logging.getLogger("dsv4_npu_ops.engines")
 
 
 class Unexpected(Exception):
-    """A replacement was given what it does not know, and has changed nothing: the engine's own function is called."""
+    """A replacement was given what it does not know, and has changed nothing: the engine's own function is called.
+
+    In a shadow run it has been called, or is, and nothing is compared.
+    """
 
 
 @dataclass(frozen=True)
@@ -105,19 +108,44 @@ def _parameters(function: Callable[..., Any]) -> list[str]:
 
 def around(hook: Hook, mode: Mode) -> Callable[..., Any] | None:
     """What is called in the engine's place: with its function and the arguments; None where the mode has nothing."""
-    is_shadow = mode is Mode.SHADOW
-    function = hook.shadow if is_shadow else hook.replacement
-    if function is None:
-        return None
+    if mode is Mode.SHADOW:
+        return None if hook.shadow is None else _beside(hook, hook.shadow)
+    function = hook.replacement
 
     @functools.wraps(function)
     def call(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        if is_shadow and is_capturing():  # nothing can be compared there
-            return original(*args, **kwargs)
         try:
             return function(original, *args, **kwargs)
         except Unexpected as reason:
             say_once(f"{hook.name} is the engine's own for calls like this: {reason}")
             return original(*args, **kwargs)
+
+    return call
+
+
+def _beside(hook: Hook, shadow: Callable[..., Any]) -> Callable[..., Any]:
+    """The engine's function, called once whatever becomes of the comparison: it may change what it is given."""
+
+    @functools.wraps(shadow)
+    def call(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if is_capturing():  # nothing can be compared there
+            return original(*args, **kwargs)
+        results: list[Any] = []
+        is_called = False
+
+        def once(*args: Any, **kwargs: Any) -> Any:
+            nonlocal is_called
+            is_called = True
+            results.append(original(*args, **kwargs))
+            return results[0]
+
+        try:
+            return shadow(once, *args, **kwargs)
+        except Exception as error:
+            if is_called and not results:  # the engine's own
+                raise
+            reason = str(error) if isinstance(error, Unexpected) else f"{type(error).__name__}: {error}"
+            say_once(f"{hook.name} was not compared: {reason}")
+        return results[0] if results else original(*args, **kwargs)
 
     return call

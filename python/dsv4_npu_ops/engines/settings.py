@@ -15,13 +15,13 @@ class Mode(Enum):
 
 
 def mode_of(engine: str) -> Mode:
-    """The mode of an engine's plug-in: ``DSV4_NPU_OPS_SGLANG`` for ``sglang``; on where it is not set.
+    """The mode of an engine's plug-in: ``DSV4_NPU_OPS_SGLANG`` for ``sglang``; on where it is not set or empty.
 
     Raises:
         ValueError: another value.
     """
     name = variable_of(engine)
-    given = os.environ.get(name, Mode.ON.value)
+    given = os.environ.get(name) or Mode.ON.value
     try:
         return Mode(given.lower())
     except ValueError:
@@ -36,4 +36,4 @@ def variable_of(engine: str) -> str:
 
 def dump_folder() -> str:
     """Where a shadow run saves its first difference: ``DSV4_NPU_OPS_DUMP``, or ``dsv4_npu_ops_differences``."""
-    return os.environ.get("DSV4_NPU_OPS_DUMP", "dsv4_npu_ops_differences")
+    return os.environ.get("DSV4_NPU_OPS_DUMP") or "dsv4_npu_ops_differences"

@@ -40,9 +40,13 @@ def compare(
     if folder.exists():
         say_once(f"{message}; {folder} holds an earlier difference")
         return
-    with dump_launches(folder):
-        again()
-    torch.save(on_host({name: theirs[name] for name in names}), folder / f"{engine.lower()}.pt")
+    try:
+        with dump_launches(folder):
+            again()
+        torch.save(on_host({name: theirs[name] for name in names}), folder / f"{engine.lower()}.pt")
+    except (OSError, RuntimeError) as error:  # torch's own for a file that cannot be written is the latter
+        say_once(f"{message}; not saved: {error}")
+        return
     say_once(f"{message}; saved in {folder} for tests/ascend_backend/replay.py")
 
 

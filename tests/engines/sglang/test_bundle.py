@@ -1,5 +1,6 @@
 """Bundles of a verify, slots of draft steps and RoPE rows: SGLang's own beside the plug-in's."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -77,6 +78,8 @@ def test_slots_of_draft_steps_equal_sglangs(topk, spare):
             expected, given = getattr(theirs[step], name), getattr(ours[step], name)
             assert (expected is None) == (given is None) and (expected is None or expected.tolist() == given.tolist())
     assert not hasattr(backend, drafts._BY_STEP)
+    once = partial(drafts.common_template, DraftBackend.common_template)
+    drafts.common_template(once, backend, batch, by_step)  # registered twice
 
 
 @pytest.mark.skipif(not hasattr(sgl, "rope"), reason="RoPE rows are gathered elsewhere then")

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from dsv4_npu_ops.engines.hooks import version_tuple
+from dsv4_npu_ops.engines.hooks import Unexpected, version_tuple
 from dsv4_npu_ops.engines.sglang import graphs
 from engines.sglang.compared import assert_same_buffers
 from engines.sglang.world import (
@@ -232,8 +232,6 @@ def test_idle_replays_leave_dummies_alone(mode):
 
 
 def test_an_engine_that_gives_no_host_lengths_is_left_alone():
-    from dsv4_npu_ops.engines.hooks import Unexpected
-
     _, world = world_of(9, 4)
     pair = Pair(world, ForwardMode.TARGET_VERIFY)
     batch = pair.batch([1], 1)
@@ -247,3 +245,34 @@ def test_an_engine_that_gives_no_host_lengths_is_left_alone():
     after = vars(pair.ours.graph_metadata[1])
     assert all(torch.equal(value, after[name]) for name, value in before.items())
     assert sgl is not None
+
+
+def test_positions_are_sglangs_again_after_a_replay_that_was_left_to_it():
+    _, world = world_of(10, 4)
+    pair = Pair(world, ForwardMode.TARGET_VERIFY)
+    pair.replay([1, 2], 2)
+    metadata, calls = pair.ours.forward_metadata, []
+
+    def update(self, spec_info, cuda_graph_bs):
+        calls.append(cuda_graph_bs)
+
+    graphs.update_after_draft(update, pair.ours, None, 2)
+    assert not calls, "the launch has filled them"
+    batch = pair.batch([1, 2], 2)
+    batch.out_cache_loc_dsv4 = None
+    with pytest.raises(Unexpected, match="out_cache_loc_dsv4"):
+        graphs.apply_graph_metadata(None, pair.ours, batch)
+    assert pair.ours.forward_metadata is metadata
+    graphs.update_after_draft(update, pair.ours, None, 2)
+    assert calls == [2]
+
+
+def test_rows_that_are_not_contiguous_are_sglangs():
+    _, world = world_of(10, 4)
+    pair = Pair(world, ForwardMode.TARGET_VERIFY)
+    batch = pair.batch([1, 2], 2)
+    batch.req_pool_indices = torch.stack([batch.req_pool_indices] * 2, dim=1)[:, 0]
+    pair.ours.forward_metadata = pair.ours.graph_metadata[2]
+    original = None if not SIX_TABLES else (lambda self, batch: None)
+    with pytest.raises(Unexpected, match="strides"):
+        graphs.apply_graph_metadata(original, pair.ours, batch)

@@ -14,7 +14,7 @@ from ascend_backend.replay import repeat
 
 from dsv4_npu_ops.engines import hooks, patch, settings
 from dsv4_npu_ops.engines import vllm_ascend as plugin
-from dsv4_npu_ops.engines.vllm_ascend import compressor, runner, step
+from dsv4_npu_ops.engines.vllm_ascend import compressor, rope, runner, step
 from engines.vllm_ascend.proposers import EAGER, Round, drafted_batch, proposer_of, run_stack
 from engines.vllm_ascend.test_compressor import layer_of, parts
 from engines.vllm_ascend.world import World, differences, patch_all, random_batch, snapshot, va
@@ -85,6 +85,14 @@ def test_off_and_a_machine_without_the_engine_change_nothing(load, monkeypatch):
 def test_another_mode_is_refused(load):
     with pytest.raises(ValueError, match="DSV4_NPU_OPS_VLLM_ASCEND is 'maybe', expected one of off, on, shadow"):
         load("maybe")
+
+
+def test_an_empty_variable_is_one_that_is_not_set(load, monkeypatch):
+    monkeypatch.setenv("DSV4_NPU_OPS_DUMP", "")
+    monkeypatch.setenv("DSV4_NPU_OPS_VLLM_ASCEND_ROPE", "")
+    load("")
+    assert is_replaced(BUILD) and settings.dump_folder() == "dsv4_npu_ops_differences"
+    assert not rope.wants_deepseeks_tables()
 
 
 def test_an_unknown_version_leaves_the_engine_as_it_is_and_says_so(load, monkeypatch, caplog):
@@ -197,3 +205,56 @@ def test_shadow_says_the_first_difference_and_saves_it_for_the_replay_tool(load,
     assert torch.equal(torch.load(folder / "vllm-ascend.pt")["slot_mapping"], theirs[2])
     record = load_record(next(folder.glob("*-compressor_metadata.pt")))
     assert not record_differences(record["after"], repeat(record)) and settings.dump_folder() == str(tmp_path)
+
+
+def test_a_shadow_run_of_what_is_not_known_calls_the_engine_once(load, caplog):
+    """The engine's step moves its positions on: a second call would draft for other tokens."""
+    world = World(6)
+    drafter = proposer_of(world)
+    common, kept = drafted_batch(random.Random(6), world)
+    expected = [snapshot(made) for made in run_stack(drafter, common, kept, common.num_reqs, EAGER)]
+    load("shadow")
+    drafter.draft_attn_groups.append(drafter.draft_attn_groups[0])  # as drafters of other layers have it
+    with caplog.at_level(logging.WARNING):
+        given = [snapshot(made) for made in run_stack(drafter, common, kept, common.num_reqs, EAGER)]
+    assert not list(differences(expected, given))
+    assert caplog.text.count("drafts of other layers than DeepSeek-V4's MTP layer") == 1
+
+
+def test_a_shadow_run_that_cannot_compare_or_save_leaves_the_engine_alone(load, caplog, tmp_path, monkeypatch):
+    load("shadow")
+    world = World(7)
+    by_layer, _ = world.metadata(step_of(world))
+    (part, *_) = parts(by_layer, 4)
+    (tmp_path / "a_file").touch()
+    monkeypatch.setenv("DSV4_NPU_OPS_DUMP", str(tmp_path / "a_file"))  # no folder can be made there
+    launch = compressor._launch
+
+    def mistaken(self, metadata):
+        cos, sin, slots = launch(self, metadata)
+        return cos, sin, slots + 1
+
+    def failing(self, metadata):
+        raise AttributeError("nothing of that name")
+
+    with caplog.at_level(logging.WARNING):
+        for ours in (mistaken, failing):
+            monkeypatch.setattr(compressor, "_launch", ours)
+            for _ in range(2):
+                assert layer_of(4)._compute_compressor_metadata(part) is not None
+    assert caplog.text.count("_compute_compressor_metadata differs from vLLM-Ascend's in slot_mapping; not saved") == 1
+    assert caplog.text.count("_compute_compressor_metadata was not compared: AttributeError: nothing of that name") == 1
+
+
+def test_what_the_engine_raises_in_a_shadow_run_is_the_engines(load, monkeypatch):
+    calls = []
+
+    def fails(self, metadata):
+        calls.append(metadata)
+        raise RuntimeError("the engine's own")
+
+    monkeypatch.setattr(va.dsa.AscendDSAImpl, "_compute_compressor_metadata", fails)
+    load("shadow")
+    with pytest.raises(RuntimeError, match="the engine's own"):
+        layer_of(4)._compute_compressor_metadata(None)
+    assert calls == [None]

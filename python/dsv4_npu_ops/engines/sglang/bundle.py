@@ -47,7 +47,10 @@ def build_verify_bundle(
     wanted = [(INT64, tokens), (number_of(full.dtype), room4), (INT64, room128)]
     wanted += [(INT32, tokens)] * 2 * tables.has_state_pages
     swa, c4, c128, *states = made = empty_tensors(wanted, full.device)
-    fill_step(tables.tables, rows, made, _BITS[len(made)], _first(requests, size))
+    try:
+        fill_step(tables.tables, rows, made, _BITS[len(made)], _first(requests, size))
+    except ValueError as error:
+        raise Unexpected(str(error)) from None
     return type(reserved)(full, swa, _first(c4, c4_groups), _first(c128, c128_groups), *states)
 
 

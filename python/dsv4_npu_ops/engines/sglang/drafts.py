@@ -20,7 +20,7 @@ def common_template(original: Callable[..., Any], self: Any, forward_batch: Any,
     try:
         original(self, forward_batch, call_fn)
     finally:
-        delattr(self, _BY_STEP)
+        self.__dict__.pop(_BY_STEP, None)  # a plug-in that was registered twice has taken it already
 
 
 def step_out_cache_loc_dsv4(original: Callable[..., Any], self: Any, forward_batch: Any, step_id: int) -> Any:

@@ -26,13 +26,13 @@ FILLED = "_dsv4_npu_ops_filled"
 
 def apply_graph_metadata(original: Callable[..., Any], self: Any, forward_batch: Any) -> None:
     """``_apply_dsv4_graph_metadata``: refreshes everything but what CANN's own metadata ops give."""
+    setattr(self.forward_metadata, FILLED, False)  # in case that this one is left to SGLang
     refresh = _plan(self, forward_batch)
     if not hasattr(self, "_refresh_graph_kernel_metadata"):  # until 0.5.16 one function does it all
         original(self, forward_batch)
         refresh.call.run()
         setattr(refresh.metadata, FILLED, refresh.is_verify)
         return
-    refresh.prepare()
     refresh.call.run()
     refresh.finish()
 
@@ -57,7 +57,7 @@ def update_after_draft(original: Callable[..., Any], self: Any, spec_info: Any, 
 
 @dataclass(slots=True)
 class _Refresh:
-    """A refresh that is known to be possible; it has changed nothing yet."""
+    """A refresh that is known to be possible, but for what the launch refuses; it has changed nothing yet."""
 
     attention: Any
     forward_batch: Any
@@ -70,8 +70,9 @@ class _Refresh:
     by_step_slots: bool
     columns: dict[str, int]
 
-    def prepare(self) -> None:
-        """What the launch does not write: numbers on the host, and what SGLang copies as it is."""
+    def finish(self) -> None:
+        """What the launch does not write: numbers on the host, what SGLang copies as it is, and CANN's metadata ops,
+        which are SGLang's to call."""
         metadata, batch = self.metadata, self.forward_batch
         if self.is_verify:
             metadata.seq_lens_cpu_int = self.final_lens_cpu
@@ -86,14 +87,11 @@ class _Refresh:
         if self.columns:
             self.attention._graph_table_high_water.update(self.columns)
         setattr(metadata, FILLED, self.is_verify)
-
-    def finish(self) -> None:
-        """CANN's metadata ops, which are SGLang's to call."""
         rows = self.call.req_pool_indices.shape[0]
         self.attention._refresh_graph_kernel_metadata(
-            SimpleNamespace(fm=self.metadata, bs=rows, tokens_per_bs=self.tokens_a_row)
+            SimpleNamespace(fm=metadata, bs=rows, tokens_per_bs=self.tokens_a_row)
         )
-        self.attention.forward_metadata = self.metadata
+        self.attention.forward_metadata = metadata
 
 
 def _plan(self: Any, forward_batch: Any) -> _Refresh:

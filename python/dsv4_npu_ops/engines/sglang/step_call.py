@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from dsv4_npu_ops.engines.hooks import Unexpected
 from dsv4_npu_ops.engines.sglang.tables import SglangTables
 from dsv4_npu_ops.layout import StepRows
 from dsv4_npu_ops.layout.step import STEP_FIELDS
@@ -37,19 +38,26 @@ class StepCall:
     window_block: int = 1
 
     def run(self) -> None:
-        """Fills the buffers."""
-        fill_step(
-            self.tables.tables,
-            self.rows,
-            self.buffers.tensors,
-            self.buffers.fields,
-            self.req_pool_indices,
-            None,
-            None,
-            self.tables.dummy_slots,
-            self.tables.dummy_pages,
-            self.window_block,
-        )
+        """Fills the buffers.
+
+        Raises:
+            Unexpected: a tensor that the op does not take; nothing is filled.
+        """
+        try:
+            fill_step(
+                self.tables.tables,
+                self.rows,
+                self.buffers.tensors,
+                self.buffers.fields,
+                self.req_pool_indices,
+                None,
+                None,
+                self.tables.dummy_slots,
+                self.tables.dummy_pages,
+                self.window_block,
+            )
+        except ValueError as error:
+            raise Unexpected(str(error)) from None
 
     def beside(self) -> StepCall:
         """The same call into buffers of its own, of the same shapes."""

@@ -111,7 +111,7 @@ def wants_deepseeks_tables() -> bool:
     Raises:
         ValueError: another value of ``DSV4_NPU_OPS_VLLM_ASCEND_ROPE`` than ``engine`` or ``deepseek``.
     """
-    given = os.environ.get(_VARIABLE, "engine")
+    given = os.environ.get(_VARIABLE) or "engine"
     if given not in ("engine", "deepseek"):
         raise ValueError(f"{_VARIABLE} is {given!r}, expected one of engine, deepseek")
     return given == "deepseek"
