@@ -116,6 +116,9 @@ std::string LoggedCall(Pipe pipe, uint32_t number, uint32_t scalar_call);
 
 // Order checks of one UB access; false in *ordered means an error was reported.
 void CheckUbOrder(const Call& call, Pipe pipe, const char* operand, const Ranges& ranges, bool write);
+// Whether instruction `number` of `earlier` is finished for `pipe`; outside strict mode also if the compiler sees to it, as
+// it does between two vector instructions and beside S. Then its synchronisation is in force from here on.
+bool OrderedAfter(Block& now, Pipe pipe, Pipe earlier, uint32_t number);
 void RecordUb(Pipe pipe, uint32_t number, const Ranges& ranges, bool write);
 
 }  // namespace ascend_sim
