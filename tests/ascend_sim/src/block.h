@@ -59,6 +59,7 @@ struct Block {
     std::vector<Call> log[kPipes];   // what instruction number n of a queue was
     std::vector<Call> scalar_calls;  // each line of the kernel that makes scalar accesses, from 1
     std::unordered_map<uint64_t, std::vector<uint32_t>> scalar_call_ids;
+    std::array<uint32_t, 64> recent_scalar_calls{};  // by line: a kernel makes such accesses in loops
     std::vector<Clock> seen[kPipes];  // outside strict mode: what instruction n of a queue could rely on
     std::array<UbCell, kUbBytes / kUbBlock> cells;
     uint32_t ub_touched = 0;  // bytes from the start of UB that need clearing for the next block
