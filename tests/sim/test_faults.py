@@ -308,6 +308,23 @@ def test_inserted_synchronisation_orders_whole_pipes(sim: Simulator, way: int, k
         assert {error.kind for error in sim.errors()} == verdict
 
 
+def test_the_compiler_orders_scalar_reads_of_global_memory_and_no_stores(sim: Simulator) -> None:
+    sim.configure(strict=False)
+    src, dst = aligned(ELEMS), aligned(ELEMS)
+    sim.register(src.ctypes.data, src.nbytes, "src")
+    sim.register(dst.ctypes.data, dst.nbytes, "dst")
+    # Read by S, then written by a copy.
+    assert sim.launch("scalar_reads", 1, src.ctypes.data, dst.ctypes.data, 2) == 0
+    # Written by a copy, then read by S: in order, but nobody has cleaned the cache line since.
+    with pytest.raises(KernelError) as caught:
+        run_case(sim, "cache_cases", 1)
+    assert {error.kind for error in caught.value.errors} == {"gm.stale"}
+    # Written by S over what a copy writes.
+    with pytest.raises(KernelError) as caught:
+        run_case(sim, "cache_cases", 7)
+    assert {error.kind for error in caught.value.errors} == {"order.gm_waw", "gm.line_shared"}
+
+
 def test_results_of_the_corrected_kernels(sim: Simulator) -> None:
     src = np.arange(3, 3 + ELEMS)
     assert run_case(sim, "order_vector", 0)[:128].tolist() == (src[:128] + 1).tolist()

@@ -47,6 +47,7 @@ void Block::Begin(const char* kernel_name, int64_t block_index, int64_t block_co
     }
     scalar_calls.assign(1, Call{nullptr, CallSite{"", 0}});
     scalar_call_ids.clear();
+    recent_scalar_calls.fill(0);
     for (auto& clocks : seen) {
         clocks.assign(1, Clock{});
     }
@@ -141,16 +142,24 @@ uint32_t Block::NoteScalarCall(const Call& call) {
     NoteCall(call);
     ++counters.calls[0];
     clock.Scalar(model::kScalarInstruction);
-    auto& ids = scalar_call_ids[reinterpret_cast<uint64_t>(call.site.file) + static_cast<uint64_t>(call.site.line)];
-    for (const uint32_t id : ids) {
+    const auto is_call = [&](uint32_t id) {
         const Call& known = scalar_calls[id];
-        if (known.name == call.name && known.site.line == call.site.line && known.site.file == call.site.file) {
-            return id;
-        }
+        return known.site.line == call.site.line && known.name == call.name && known.site.file == call.site.file;
+    };
+    const auto line = static_cast<uint32_t>(call.site.line);
+    uint32_t& recent = recent_scalar_calls[line % recent_scalar_calls.size()];
+    if (is_call(recent)) {
+        return recent;
     }
-    ids.push_back(static_cast<uint32_t>(scalar_calls.size()));
+    auto& ids = scalar_call_ids[reinterpret_cast<uint64_t>(call.site.file) + line];
+    const auto found = std::find_if(ids.begin(), ids.end(), is_call);
+    if (found != ids.end()) {
+        return recent = *found;
+    }
+    recent = static_cast<uint32_t>(scalar_calls.size());
+    ids.push_back(recent);
     scalar_calls.push_back(call);
-    return ids.back();
+    return recent;
 }
 
 std::string LoggedCall(Pipe pipe, uint32_t number, uint32_t scalar_call) {

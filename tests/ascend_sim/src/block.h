@@ -59,6 +59,7 @@ struct Block {
     std::vector<Call> log[kPipes];   // what instruction number n of a queue was
     std::vector<Call> scalar_calls;  // each line of the kernel that makes scalar accesses, from 1
     std::unordered_map<uint64_t, std::vector<uint32_t>> scalar_call_ids;
+    std::array<uint32_t, 64> recent_scalar_calls{};  // by line: a kernel makes such accesses in loops
     std::vector<Clock> seen[kPipes];  // outside strict mode: what instruction n of a queue could rely on
     std::array<UbCell, kUbBytes / kUbBlock> cells;
     uint32_t ub_touched = 0;  // bytes from the start of UB that need clearing for the next block
@@ -116,6 +117,9 @@ std::string LoggedCall(Pipe pipe, uint32_t number, uint32_t scalar_call);
 
 // Order checks of one UB access; false in *ordered means an error was reported.
 void CheckUbOrder(const Call& call, Pipe pipe, const char* operand, const Ranges& ranges, bool write);
+// Whether instruction `number` of `earlier` is finished for `pipe`; outside strict mode also if the compiler sees to it, as
+// it does between two vector instructions and beside S. Then its synchronisation is in force from here on.
+bool OrderedAfter(Block& now, Pipe pipe, Pipe earlier, uint32_t number);
 void RecordUb(Pipe pipe, uint32_t number, const Ranges& ranges, bool write);
 
 }  // namespace ascend_sim

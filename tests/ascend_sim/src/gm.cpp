@@ -112,7 +112,7 @@ std::string Bytes(const GmAccess& access, uint64_t offset) {
 
 // False: a conflict was reported, the rest of this access is not looked at.
 bool CheckCell(const Call& call, Pipe pipe, const GmAccess& access, const GmCell& cell, uint64_t offset) {
-    const Block& now = CurrentBlock();
+    Block& now = CurrentBlock();
     const uint16_t self = static_cast<uint16_t>(now.index + 1);
     const char* does = access.write ? "writes" : "reads";
     if (cell.writer_block != 0 && cell.writer_block != self && !(access.atomic && cell.atomic)) {
@@ -128,8 +128,12 @@ bool CheckCell(const Call& call, Pipe pipe, const GmAccess& access, const GmCell
                  access.operand, Bytes(access, offset).c_str(), other);
         return false;
     }
-    if (cell.writer_block == self && !now.time.Ordered(pipe, cell.writer_pipe, cell.write) &&
-        !(access.atomic && cell.atomic)) {
+    // The compiler looks after scalar reads, but not after scalar stores to global memory.
+    const auto ordered = [&](Pipe earlier, uint32_t number, bool scalar_read) {
+        return scalar_read ? OrderedAfter(now, pipe, earlier, number) : now.time.Ordered(pipe, earlier, number);
+    };
+    if (cell.writer_block == self && !(access.atomic && cell.atomic) &&
+        !ordered(cell.writer_pipe, cell.write, pipe == Pipe::S && !access.write)) {
         Complain(call, pipe, access.write ? "order.gm_waw" : "order.gm_raw",
                  "%s %s %s, which %s on pipe %s writes, and nothing orders them; expected %s between the two",
                  access.operand, does, Bytes(access, offset).c_str(), LoggedCall(cell.writer_pipe, cell.write, cell.scalar_call).c_str(),
@@ -138,7 +142,8 @@ bool CheckCell(const Call& call, Pipe pipe, const GmAccess& access, const GmCell
                                           : Format("a %s_%s flag", PipeName(cell.writer_pipe), PipeName(pipe)).c_str());
         return false;
     }
-    if (access.write && cell.reader_block == self && !now.time.Ordered(pipe, cell.reader_pipe, cell.read)) {
+    if (access.write && cell.reader_block == self &&
+        !ordered(cell.reader_pipe, cell.read, cell.reader_pipe == Pipe::S && pipe != Pipe::S)) {
         Complain(call, pipe, "order.gm_war",
                  "%s overwrites %s, which %s on pipe %s reads, and nothing orders them; expected a %s_%s flag between "
                  "the two",

@@ -49,6 +49,8 @@ void InsertSync(Block& now, Pipe pipe, Pipe earlier, uint32_t number) {
     now.time.Acquire(pipe, seen);
 }
 
+}  // namespace
+
 bool OrderedAfter(Block& now, Pipe pipe, Pipe earlier, uint32_t number) {
     if (now.time.Ordered(pipe, earlier, number)) {
         return true;
@@ -59,6 +61,8 @@ bool OrderedAfter(Block& now, Pipe pipe, Pipe earlier, uint32_t number) {
     InsertSync(now, pipe, earlier, number);
     return true;
 }
+
+namespace {
 
 // Reports at most one conflict per operand.
 bool CheckCell(const Call& call, Pipe pipe, const char* operand, uint32_t block, bool write) {

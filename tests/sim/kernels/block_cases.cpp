@@ -34,6 +34,10 @@ extern "C" __global__ __aicore__ void cache_cases(GM_ADDR src, GM_ADDR dst, int3
         DataCacheCleanAndInvalid<int32_t, CacheLine::SINGLE_CACHE_LINE, DcciDst::CACHELINE_OUT>(b.dst);
     }
     b.dst.GetValue(0);
+    if (fault == 7) {
+        Store(b.dst, b.in, 8);
+        b.dst.SetValue(0, 7);
+    }
     const bool stores = fault == 3 || fault == 4 || fault == 5 || fault == 6;
     if (stores) {
         b.dst.SetValue(fault == 5 ? 8 : 32 + 16 * static_cast<uint32_t>(GetBlockIdx()), 7);

@@ -17,7 +17,7 @@ struct CaseTiling {
 };
 
 // dst = src + bias (key 1) or src - bias (key 2), with flags by pipe. Fault 1: without the flag to V; 2: between pipes that
-// no flag joins; 3: a barrier that the device does not have.
+// no flag joins; 3: a barrier that the device does not have. 4 is none: the flag as an object.
 extern "C" __global__ __aicore__ void tiled(GM_ADDR src, GM_ADDR dst, GM_ADDR workspace, GM_ADDR tiling, int32_t fault) {
     REGISTER_TILING_DEFAULT(CaseTiling);
     GET_TILING_DATA(data, tiling);
@@ -27,12 +27,17 @@ extern "C" __global__ __aicore__ void tiled(GM_ADDR src, GM_ADDR dst, GM_ADDR wo
     KERNEL_TASK_TYPE(2, KERNEL_TYPE_MIX_AIV_1_0);
     TPipe pipe;
     Buffers b(pipe, src, dst);
-    if (unlikely(again.elems != data.elems || bias != data.bias || GetUserWorkspace(workspace) != workspace)) {
+    if (unlikely(again.elems != data.elems || bias != data.bias || GetUserWorkspace(workspace) != workspace ||
+                 get_block_idx() != GetBlockIdx() || get_block_num() != GetBlockNum())) {
         return;
     }
     const uint32_t elems = static_cast<uint32_t>(data.elems);
     Load(b.in, b.src, elems);
-    if (fault != 1) {
+    if (fault == 4) {
+        TQueSync<PIPE_MTE2, PIPE_V> loaded;
+        loaded.SetFlag(EVENT_ID2);
+        loaded.WaitFlag(EVENT_ID2);
+    } else if (fault != 1) {
         set_flag(fault == 2 ? PIPE_V : PIPE_MTE2, PIPE_V, EVENT_ID3);
         wait_flag(PIPE_MTE2, PIPE_V, EVENT_ID3);
     }

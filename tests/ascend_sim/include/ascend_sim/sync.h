@@ -90,3 +90,17 @@ inline void wait_flag(pipe_t from, pipe_t to, int32_t id, ascend_sim::CallSite s
     const ascend_sim::Call call{"wait_flag", site};
     ascend_sim::WaitFlag(call, ascend_sim::EventBetween(call, from, to), id);
 }
+inline int64_t get_block_idx() { return ascend_sim::BlockIndex(); }
+inline int64_t get_block_num() { return ascend_sim::BlockCount(); }
+
+namespace AscendC {
+
+// Flags between two pipes, as an object.
+template <pipe_t Source, pipe_t Target>
+class TQueSync {
+  public:
+    void SetFlag(TEventID id, CallSite site = CallSite::Here()) { set_flag(Source, Target, id, site); }
+    void WaitFlag(TEventID id, CallSite site = CallSite::Here()) { wait_flag(Source, Target, id, site); }
+};
+
+}  // namespace AscendC

@@ -80,6 +80,10 @@ constexpr int32_t TMP_UB_OFFSET = 184 * 1024;         // bytes
 constexpr int32_t TMP_UB_SIZE = 8 * 1024;             // bytes
 constexpr int32_t ONE_BLK_SIZE = 32;                  // bytes
 constexpr int32_t ONE_REPEAT_BYTE_SIZE = 256;         // bytes
+constexpr int32_t DEFAULT_BLK_NUM = 8;                // of a repeat
+constexpr int32_t DEFAULT_BLK_STRIDE = 1;             // blocks
+constexpr uint8_t DEFAULT_REPEAT_STRIDE = 8;          // blocks
+constexpr int32_t MAX_REPEAT_TIMES = 255;
 constexpr uint64_t MASK_PLACEHOLDER = 0;
 
 }  // namespace AscendC
