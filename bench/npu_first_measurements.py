@@ -4,10 +4,10 @@
 
 1. A launch that does next to nothing, by blocks: launch cost, on which the number of blocks of every op rests.
 2. The scan of 256 rows: what the vector unit takes for a chain of short instructions.
-3. A page table at a capacity of a million tokens: stores of 4 KB from one tile.
+3. A page table at a capacity of a million tokens: stores of 32 KB from one area.
 
-Each is captured as a graph of many launches, whose replay takes the host out of the time. DSV4_BLOCKS sets the blocks of
-every launch of a process; each number of blocks is a process of its own.
+Each is captured as a graph of many launches, whose replay takes the host out of the time. DSV4_BLOCKS sets the blocks
+of every launch of a process; each number of blocks is a process of its own.
 """
 
 import argparse
@@ -36,10 +36,9 @@ CASES = {
 
 def launch(device: str, rows: int, field: str, capacity: int) -> Callable[[], object]:
     """A step that gives one field."""
-    tables = filled_tables(rows, LENGTH)
+    with torch.device(device):
+        tables = filled_tables(rows, LENGTH)
     requests, starts = (tensor.to(device) for tensor in committed_lengths(rows, LENGTH - 4))
-    if device != "cpu":
-        tables = tables.to(device)
     columns = capacity // tables.page_size_of("swa")
     shape = (rows,) if field == "start_pos" else (rows, columns)
     out = Step(**{field: torch.empty(shape, dtype=torch.int32, device=device)})

@@ -3,7 +3,8 @@
     python bench/simulated_cost.py [op ...]
 
 Nothing here was measured on a device: bytes, accesses and calls are counted, cycles are those in which the simulator's
-time model keeps a pipe busy (bench/model_times.py has times). Prints a table and writes artifacts/simulated_cost.json and artifacts/simulated_cost.md.
+time model keeps a pipe busy (bench/model_times.py has times). Prints a table and writes artifacts/simulated_cost.json
+and artifacts/simulated_cost.md.
 """
 
 import argparse
@@ -57,8 +58,8 @@ class Cost:
 
     ``traffic`` leaves out the copies of the row inputs, ``copies_kb``, that blocks beyond the first make, and so does
     ``blocks_traffic``, which counts every touched 32-byte block of global memory in full. ``imbalance`` is how much
-    less than the busiest block the idlest one moves, ``late`` by how much of its time the last block ends after the mean
-    one, by the time model.
+    less than the busiest block the idlest one moves, ``late`` by how much of the last block's time the mean one ends
+    before it, by the time model.
     """
 
     op: str

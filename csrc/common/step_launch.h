@@ -11,6 +11,7 @@ constexpr int64_t kMaxDeviceRows = 4096;
 constexpr int64_t kRowArrays = 6;                  // int32 numbers kept of a row
 constexpr int64_t kTileEntries = 2048;             // entries of a one-dimensional output that are made at a time
 constexpr int64_t kPageTileEntries = 1024;         // entries of a page table; each may take a 32-byte block on its way
+constexpr int64_t kNothingEntries = 8192;          // entries of a page table that name nothing, stored at a time
 constexpr int64_t kChunkRows = 512;                // rows whose inputs are read at a time
 constexpr int64_t kLaneElems = kUbBlockBytes / 4;  // int32 or float32 in a 32-byte block
 constexpr int64_t kMaxRopeDim = 2048;
@@ -23,7 +24,7 @@ constexpr int64_t kMostScannedTokens = (int64_t{1} << 21) - 1;
 static_assert(kChunkRows * (kMostScannedTokens + 1) <= int64_t{1} << 30);
 
 // UB that the stages of a kernel use one after the other.
-constexpr int64_t kScratchElems = kPageTileEntries * (kLaneElems + 3);
+constexpr int64_t kScratchElems = kPageTileEntries * (kLaneElems + 2) + kNothingEntries;
 static_assert(kScratchElems >= kTileEntries * 4, "steps, values, and int64 values");
 static_assert(kScratchElems >= round_up<int64_t>(kMaxDeviceRows + 1, kLaneElems), "kv lengths");
 // Three int64 inputs of a chunk, of which offsets have one entry more; what is left serves the scan of them.

@@ -16,8 +16,8 @@ class PageTables {
           memory_(memory),
           offsets_bytes_(rows.scratch()),
           pages_(rows.scratch()[kPageTileEntries]),
-          nothing_(rows.scratch()[2 * kPageTileEntries]),
-          blocks_(rows.scratch()[3 * kPageTileEntries]) {}
+          blocks_(rows.scratch()[2 * kPageTileEntries]),
+          nothing_(rows.scratch()[(2 + kLaneElems) * kPageTileEntries]) {}
 
     // Once, before the first table.
     __aicore__ inline void prepare() {
@@ -40,10 +40,9 @@ class PageTables {
         contiguous_ = a.kind == kPages && a.is_int64 == 0 && columns_ <= a.columns;
         out_ = global<int32_t>(at(memory_.fields[kFieldPageTable + pool]),
                                static_cast<uint64_t>((num_rows - 1) * p_.page_row_elems[pool] + columns_));
-        const int64_t chunks = ceil_div<int64_t>(columns_, kPageTileEntries);
         pitch_ = static_cast<uint32_t>(round_up<int64_t>(min_of<int64_t>(columns_, kPageTileEntries), kLaneElems));
-        if (chunks > 1) {
-            write_chunks(num_rows, chunks);
+        if (columns_ > kPageTileEntries) {
+            write_long_rows(num_rows);
             return;
         }
         const int64_t tile_rows = kPageTileEntries / pitch_;
@@ -65,28 +64,37 @@ class PageTables {
         return TileSpan{max_of(span.begin, first_column), min_of(span.end, first_column + columns)};
     }
 
-    // Rows of several tiles. Those that name pages are read and written, the others only stored from one tile that says so,
-    // so that a block takes a chunk of one row, then one of another; the next table goes on with the block whose turn it is.
-    __aicore__ inline void write_chunks(int64_t num_rows, int64_t chunks) {
+    // Rows of several tiles: a block takes one row, then another; the next table goes on with the block whose turn it is.
+    __aicore__ inline void write_long_rows(int64_t num_rows) {
         const int64_t blocks = AscendC::GetBlockNum();
         order<AscendC::HardEvent::MTE3_V>();
-        AscendC::Duplicate(nothing_, p_.dummy_pages[pool_], static_cast<int32_t>(kPageTileEntries));
+        AscendC::Duplicate(nothing_, p_.dummy_pages[pool_], static_cast<int32_t>(kNothingEntries));
         order<AscendC::HardEvent::V_MTE3>();
-        for (int64_t unit = (AscendC::GetBlockIdx() + blocks - turn_) % blocks; unit < num_rows * chunks; unit += blocks) {
-            const int64_t chunk = unit / num_rows;
-            const int64_t row = unit - chunk * num_rows;
-            const int64_t first_column = chunk * kPageTileEntries;
-            const int64_t columns = min_of<int64_t>(kPageTileEntries, columns_ - first_column);
-            const TileSpan span = span_of(row, first_column, columns);
-            // The first chunk of a padding row may begin with another page.
-            if (chunk > 0 && span.begin >= span.end) {
-                store(out_[static_cast<uint64_t>(row * p_.page_row_elems[pool_] + first_column)], nothing_,
-                      static_cast<uint32_t>(columns));
+        for (int64_t row = (AscendC::GetBlockIdx() + blocks - turn_) % blocks; row < num_rows; row += blocks) {
+            write_long_row(row);
+        }
+        turn_ = (turn_ + num_rows) % blocks;
+    }
+
+    // Tiles where the row names pages; what lies before and behind them is stored from an area that names none.
+    __aicore__ inline void write_long_row(int64_t row) {
+        const StepRow step = rows_.row(row);
+        const PageSpan span = page_span(pool_, step, p_);
+        const int64_t live = span.begin < span.end ? span.begin / kLaneElems * kLaneElems : columns_;
+        // The first entry of a padding row may be another page.
+        const bool starts_with_tile = pool_ == kSwa && is_padding(step);
+        for (int64_t column = 0; column < columns_;) {
+            const int64_t next = column >= span.end ? columns_ : min_of(columns_, live);
+            if (column < next && !(column == 0 && starts_with_tile)) {
+                const int64_t entries = min_of(next - column, kNothingEntries);
+                store(out_[static_cast<uint64_t>(row * p_.page_row_elems[pool_] + column)], nothing_,
+                      static_cast<uint32_t>(entries));
+                column += entries;
             } else {
-                tile(row, 1, first_column);
+                tile(row, 1, column);
+                column += kPageTileEntries;
             }
         }
-        turn_ = (turn_ + num_rows * chunks) % blocks;
     }
 
     // Entries [first_column, + a tile) of some rows.
@@ -244,7 +252,7 @@ class PageTables {
     StepRows& rows_;
     const StepParams& p_;
     const StepAddresses& memory_;
-    LocalTensor<int32_t> offsets_bytes_, pages_, nothing_, blocks_;
+    LocalTensor<int32_t> offsets_bytes_, pages_, blocks_, nothing_;
     GlobalTensor<int32_t> out_;
     GlobalTensor<int32_t> source_table_;
     int32_t pool_ = kSwa;

@@ -104,6 +104,50 @@ def test_a_bad_row_of_a_final_form_is_padding_and_reported(ascend_sim, blocks, f
     assert ascend_sim.take_errors() == [[STEP, fault, 1, value, 0, 0, 0, 0]]
 
 
+# V scans rows if all are good: these are, or look so once numbers are cut off at what a good row may have.
+SCANS: list[tuple] = [
+    (StepRows.verify, ([0, 5], [400, 3]), [0, 5], [0, 3], [0, 400, 403], []),
+    (StepRows.prefill, ([1, 350, 3], [7, 400, 9]), [1, 0, 3], [6, 0, 6], [0, 6, 56, 62], [[1, BEYOND_CONTEXT, 400]]),
+    (StepRows.prefill, ([1, 1 << 30, 3], [7, 1 << 30, 9]), [1, 0, 3], [6, 0, 6], [0, 6, 6, 12], []),
+    (StepRows.verify, ([7, 299, 2], 1), [7, 299, 2], [1, 1, 1], [0, 1, 2, 3], []),
+    (StepRows.verify, ([7, 300, 2], 1), [7, 0, 2], [1, 0, 1], [0, 1, 2, 3], [[1, BEYOND_CONTEXT, 300]]),
+    (StepRows.verify, ([7, 1 << 33, 2], 1), [7, 0, 2], [1, 0, 1], [0, 1, 2, 3], [[1, BEYOND_CONTEXT, 0]]),
+]
+
+
+@pytest.mark.parametrize("blocks", [1, 7])
+@pytest.mark.parametrize("form, operands, starts, counts, offsets, faults", SCANS)
+def test_a_scan_of_rows_by_v_finds_what_s_finds(ascend_sim, blocks, form, operands, starts, counts, offsets, faults):
+    pages = torch.arange(3 * 64, dtype=torch.int32).reshape(3, 64) + 1
+    tables = RequestTables.of({"swa": PageTable(pages, 16)}, sliding_window=48, max_context_len=300)
+    rows = len(starts)
+    out = dsv4_npu_ops.Step(
+        **{name: torch.full((rows,), -77, dtype=torch.int32) for name in ("start_pos", "seqused")},
+        cu_seqlens=torch.full((rows + 1,), -77, dtype=torch.int32),
+    )
+    described = form(*(torch.tensor(values) if isinstance(values, list) else values for values in operands))
+    ascend_sim.force_blocks(blocks)
+    build_step(tables, described, out)
+    ascend_sim.force_blocks(0)
+    assert (out.start_pos.tolist(), out.seqused.tolist()) == (starts, counts)
+    assert out.cu_seqlens.tolist() == offsets
+    assert [[row, fault, value] for _, fault, row, value, *_ in ascend_sim.take_errors()] == faults
+
+
+@pytest.mark.parametrize("rows", [511, 512, 513, 1030])
+def test_prefixes_go_on_from_one_chunk_of_rows_to_the_next(ascend_sim, rows):
+    starts = torch.arange(rows) % 131
+    widths = torch.arange(rows) % 5
+    tables = RequestTables.of({"full": PageTable(torch.ones(rows, 64, dtype=torch.int32), 16)}, max_context_len=300)
+    out = dsv4_npu_ops.Step(cu_seqlens=torch.full((rows + 1,), -77, dtype=torch.int32),
+                            num_groups=torch.full((2,), -77, dtype=torch.int32))  # fmt: skip
+    build_step(tables, StepRows.verify(starts, widths), out)
+    assert out.cu_seqlens.tolist() == [0, *widths.cumsum(0).tolist()]
+    live = starts > 0
+    groups = [int((((starts + widths) // ratio - starts // ratio) * live).sum()) for ratio in (4, 128)]
+    assert out.num_groups.tolist() == groups
+
+
 def test_a_row_with_more_live_pages_than_a_ring_has_columns_is_padding(ascend_sim):
     ring = torch.arange(1, 9, dtype=torch.int32).reshape(2, 4)
     tables = RequestTables.of({"swa": PageTable(ring, 16)}, sliding_window=48, max_context_len=300)

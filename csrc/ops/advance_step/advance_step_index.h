@@ -176,7 +176,7 @@ DSV4_HOST_DEVICE constexpr int64_t valid_samples(int64_t num_samples, const Read
     return count;
 }
 
-constexpr int64_t kAdvanceChunkRows = 256;        // rows that are read and written at a time
+constexpr int64_t kAdvanceChunkRows = 128;        // rows that are read and written at a time
 constexpr int64_t kHiddenTileHalves = 16 * 1024;  // 32 KB; a block has two tiles
 constexpr int64_t kSampleTileWords = 4096;        // 32-bit words of the samples that are read at a time
 constexpr int64_t kHalvesPerUbBlock = kUbBlockBytes / 2;

@@ -217,14 +217,20 @@ class AdvancedRows {
         for (int64_t first = share.begin; first < share.end; first += kAdvanceChunkRows) {
             const uint32_t count = static_cast<uint32_t>(min_of<int64_t>(kAdvanceChunkRows, share.end - first));
             rows.load_chunk(first, count);
-            fetch_tokens(rows, first, count);
-            order<HardEvent::MTE2_S>();
+            // Stores of the chunk before read what S sets, and S has read its tokens.
             order<HardEvent::MTE3_S>();
+            order<HardEvent::S_V>();
+            AscendC::Duplicate(token_buffer_.Get<int32_t>(), int32_t{0}, static_cast<int32_t>(count * kLaneElems));
+            order<HardEvent::V_MTE2>();
             for (uint32_t i = 0; i < count; ++i) {
-                set(rows.get(first + i, &errors_), i);
+                advance(rows.get(first + i, &errors_), first + i, i);
             }
-            set_slots(kFull, rows, first, count);
-            set_slots(kSwa, rows, first, count);
+            order<HardEvent::MTE2_S>();
+            for (uint32_t i = 0; i < count; ++i) {
+                results_[kTokenOutput].set(i, token(i));
+            }
+            set_slots(kFull, count);
+            set_slots(kSwa, count);
             order<HardEvent::S_MTE3>();
             for (uint32_t field = 0; field < kNumAdvancedFields; ++field) {
                 if (field != kAdvancedHidden && wants(p_, static_cast<int32_t>(field))) {
@@ -245,31 +251,25 @@ class AdvancedRows {
         return token_buffer_.Get<int32_t>()[i * static_cast<uint32_t>(kLaneElems)];
     }
 
-    __aicore__ inline void fetch_tokens(const VerifiedRows& rows, int64_t first, uint32_t count) {
-        for (uint32_t i = 0; i < count; ++i) {
-            const int64_t index = first + i;
-            const VerifiedRow row = rows.get(index, nullptr);
-            if (row.count != 0) {
-                const int64_t token = p_.num_samples != 0 ? index * p_.num_samples + row.count - 1
-                                                          : sampled_token(row, advanced_row(row, p_));
-                load(token_lane(i), tokens_[static_cast<uint64_t>(token) * token_words()], token_words());
-            } else if (has_backup(row)) {
-                load(token_lane(i), backup_[static_cast<uint64_t>(index) * token_words()], token_words());
-            }
-        }
-    }
-
-    __aicore__ inline bool has_backup(const VerifiedRow& row) const { return p_.has_backup != 0 && !is_padding(row); }
-
-    __aicore__ inline void set(const VerifiedRow& row, uint32_t i) {
+    // What becomes of a row, all but its newest token, which MTE2 fetches, and its slots. A row without a token has 0.
+    __aicore__ inline void advance(const VerifiedRow& row, int64_t index, uint32_t i) {
         const AdvancedRow next = advanced_row(row, p_);
-        results_[kAdvancedLengths].set(i, advanced_length(next));
+        const int64_t length = advanced_length(next);
+        const bool drafts = can_draft(next, p_);
+        if (row.count != 0) {
+            const int64_t token =
+                p_.num_samples != 0 ? index * p_.num_samples + row.count - 1 : sampled_token(row, next);
+            load(token_lane(i), tokens_[static_cast<uint64_t>(token) * token_words()], token_words());
+        } else if (p_.has_backup != 0 && !is_padding(row)) {
+            load(token_lane(i), backup_[static_cast<uint64_t>(index) * token_words()], token_words());
+        }
+        results_[kAdvancedLengths].set(i, length);
         results_[kAdvancedExtend].set(i, next.accepted);
-        results_[kTokenOutput].set(i, row.count != 0 || has_backup(row) ? token(i) : 0);
-        results_[kAdvancedPositions].set(i, can_draft(next, p_) ? advanced_length(next) : 0);
+        results_[kAdvancedPositions].set(i, drafts ? length : 0);
         results_[kAdvancedSampled].set(i, next.accepted != 0 ? sampled_token(row, next) : 0);
         results_[kAdvancedCounts].set(i, row.count);
         results_[kAdvancedRejected].set(i, next.rejected);
+        runs_[i] = UnitRun{row.request, length, 1, 0, drafts ? 1 : 0, i * static_cast<uint32_t>(kLaneElems)};
     }
 
     __aicore__ inline int64_t token(uint32_t i) {
@@ -279,27 +279,18 @@ class AdvancedRows {
     }
 
     // The slot of the newest token's position of each row: a run of one unit in 8 lanes.
-    __aicore__ inline void set_slots(int32_t pool, const VerifiedRows& rows, int64_t first, uint32_t count) {
+    __aicore__ inline void set_slots(int32_t pool, uint32_t count) {
         const uint32_t field = static_cast<uint32_t>(kAdvancedFullSlots + pool);
         if (!wants(p_, static_cast<int32_t>(field))) {
             return;
         }
-        for (uint32_t begin = 0; begin < count; begin += kMaxRuns) {
-            const uint32_t num_runs = min_of<uint32_t>(kMaxRuns, count - begin);
-            for (uint32_t i = 0; i < num_runs; ++i) {
-                const VerifiedRow row = rows.get(first + begin + i, nullptr);
-                const AdvancedRow next = advanced_row(row, p_);
-                runs_[i] = UnitRun{row.request, advanced_length(next),       1,
-                                   0,           can_draft(next, p_) ? 1 : 0, i * static_cast<uint32_t>(kLaneElems)};
-            }
-            // S has read the slots of the tile before.
-            order<HardEvent::S_V>();
-            slots_.start(runs_, num_runs, num_runs * static_cast<uint32_t>(kLaneElems));
-            const LocalTensor<int32_t> found = slots_.slots(pool, p_.dummy_slots[pool]);
-            order<HardEvent::V_S>();
-            for (uint32_t i = 0; i < num_runs; ++i) {
-                results_[field].set(begin + i, found.GetValue(i * static_cast<uint32_t>(kLaneElems)));
-            }
+        // S has read the slots of the pool before.
+        order<HardEvent::S_V>();
+        slots_.start(runs_, count, count * static_cast<uint32_t>(kLaneElems));
+        const LocalTensor<int32_t> found = slots_.slots(pool, p_.dummy_slots[pool]);
+        order<HardEvent::V_S>();
+        for (uint32_t i = 0; i < count; ++i) {
+            results_[field].set(i, found.GetValue(i * static_cast<uint32_t>(kLaneElems)));
         }
     }
 
@@ -312,6 +303,7 @@ class AdvancedRows {
     PoolSlots slots_;
     UnitRun runs_[kMaxRuns];
 };
+static_assert(kAdvanceChunkRows <= kMaxRuns);
 
 }  // namespace dsv4::kernel
 
