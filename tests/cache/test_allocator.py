@@ -282,7 +282,7 @@ def test_what_a_chunk_skips_in_a_ring_has_no_slot_of_another_page():
 
 
 def test_a_chunk_that_needs_no_state_takes_no_column_of_a_ring():
-    """Found by an exploration: a chunk that ends with a group was refused, as if it wrote the state of all its pages."""
+    """Found by an exploration: a chunk that ends with a group was refused, as if it wrote the state of its pages."""
     layout = dsv4_npu_ops.KVLayout(64, 128, 2, 640, {"full": 20, "c128_state": 8}, ring_columns={"c128_state": 5})
     alloc = dsv4_npu_ops.KVAllocator(layout, dsv4_npu_ops.RequestTables(layout))
     alloc.alloc_extend([1], [0], [60])
