@@ -128,17 +128,28 @@ extern "C" __global__ __aicore__ void twenty(GM_ADDR dst, GM_ADDR tiling) {
 """
 
 
+# As an operator's host code defines it.
+HOST_TILING = """#include "register/tilingdata_base.h"
+BEGIN_TILING_DATA_DEF(TwentyTiling)
+TILING_DATA_FIELD_DEF_ARR(uint32_t, 2, sizes);
+TILING_DATA_FIELD_DEF(int32_t, value);
+END_TILING_DATA_DEF;
+REGISTER_TILING_DATA_CLASS(Twenty, TwentyTiling)
+using AscendSimTiling = TwentyTiling;
+"""
+
+
 def test_cxx20_and_a_tiling_struct_from_outside(sim: Simulator, tmp_path: Path) -> None:
     source, header = tmp_path / "twenty.cpp", tmp_path / "tiling.h"
     source.write_text(TWENTY)
-    header.write_text("#include <cstdint>\nstruct AscendSimTiling { int32_t value; };\n")
+    header.write_text(HOST_TILING)
     shared = Path(sim.library._name).resolve().parents[1] / "ascend_sim"
     with pytest.raises(RuntimeError, match="concept"):
         build([source], tmp_path / "seventeen", include_first=[header], simulator_dir=shared)
     library = build([source], tmp_path / "build", include_first=[header], standard=20, simulator_dir=shared)
     # The two libraries share the simulator of this process.
     other = Simulator(library)
-    out, tiling = np.zeros(1, dtype=np.int32), np.array([42], dtype=np.int32)
+    out, tiling = np.zeros(1, dtype=np.int32), np.array([0, 0, 42], dtype=np.int32)
     sim.register(out.ctypes.data, out.nbytes, "out")
     sim.register(tiling.ctypes.data, tiling.nbytes, "tiling")
     other.run("twenty", 1, out.ctypes.data, tiling.ctypes.data)
