@@ -126,7 +126,7 @@ def test_the_texts_of_device_errors_cover_the_codes_of_the_ops():
     faults = {
         "rope_gather": {position},
         "step": {*rows.values(), position},
-        "draft_steps": {rows[name] for name in ("kNegativeLength", "kBeyondContext", "kUnknownRequest")},
+        "draft_steps": {rows[name] for name in ("kNegativeLength", "kBeyondContext", "kUnknownRequest", "kBeyondRing")},
     }
     for op, first in (
         ("write_req_tables", "kWriteValid"),

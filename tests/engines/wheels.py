@@ -4,6 +4,7 @@ python tests/engines/wheels.py sglang 0.5.23 ..   fetches and says where they ar
 """
 
 import argparse
+import fcntl
 import hashlib
 import subprocess
 import sys
@@ -38,8 +39,13 @@ class Wheel:
         Raises:
             Unavailable: it could not be fetched, or is another file than expected.
         """
-        if not (self.folder / ".complete").exists():
-            self._fetch()
+        complete = self.folder / ".complete"
+        if not complete.exists():
+            FOLDER.mkdir(parents=True, exist_ok=True)
+            with open(FOLDER / f"{self.folder.name}.lock", "w") as lock:  # workers of one run ask at once
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if not complete.exists():
+                    self._fetch()
         return self.folder
 
     def _fetch(self) -> None:

@@ -252,8 +252,9 @@ DSV4_HOST_DEVICE constexpr int64_t stage_ns(const StepParams& p, int32_t stage) 
         bytes = 8 * p.capacity_groups[which];
     } else if (stage == kStageTokens) {
         int64_t pools = 0;
-        for (const int32_t pool : {kFull, kSwa, kC4State, kC128State}) {
-            pools += wants(p, kFieldSlots + pool) ? 1 : 0;
+        for (int32_t pool = 0; pool < kNumPools; ++pool) {
+            const bool of_groups = pool == kC4 || pool == kC128;
+            pools += !of_groups && wants(p, kFieldSlots + pool) ? 1 : 0;
         }
         ns = pools != 0 ? rows * (130 + 100 * pools) : -1;
         bytes = 8 * pools * p.rows.num_tokens;

@@ -42,6 +42,11 @@ def report(device: str | None = None) -> int:
             print(f"  {line}")
     chosen = device or ("npu" if npu_library.is_loaded() else "cpu")
     print(f"\nOps on {chosen}")
+    try:
+        torch.empty(1, device=chosen)
+    except Exception as error:  # a device that is not there is no wrong value
+        print(f"  not tried: {type(error).__name__}: {str(error).splitlines()[0]}")
+        return 1
     failed = 0
     for name, check in CHECKS.items():
         try:
@@ -80,7 +85,7 @@ def _npu() -> str:
     try:
         npu_library.require_npu("dsv4_npu_ops")
     except RuntimeError as reason:
-        return f"none for ops: {reason}"
+        return f"none: {str(reason).partition(' needs an NPU, and ')[2]}"
     return "found"
 
 
@@ -90,9 +95,9 @@ def _hooks(engine: str, distribution: str) -> list[str]:
         mode = mode_of(engine)
     except ValueError as fault:
         return [str(fault)]
-    lines = [f"{variable_of(engine)} is {mode.value}"]
     if _version(distribution) == "not installed":
-        return [*lines, "not installed"]
+        return ["not installed"]
+    lines = [f"{variable_of(engine)} is {mode.value}"]
     try:
         decisions = importlib.import_module(f"dsv4_npu_ops.engines.{engine}").decisions()
     except Exception as error:  # an engine's modules may need a device, or anything else

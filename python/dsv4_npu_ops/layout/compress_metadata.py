@@ -21,7 +21,7 @@ class CompressMetadata:
     """One step, as attention and compressor see it; B rows, T tokens, on the tables' device.
 
     ``positions_c4``, ``positions_c128``: int64 ``[cap]``, first raw position of every completed group, dense in batch
-    order, then 0; ``c4_loc``, ``c128_loc``: int32 ``[cap]``, their slots, then 0. cap: ``group_capacity(T, B, ratio)``.
+    order, then 0; ``c4_loc``, ``c128_loc``: int32 ``[cap]``, their slots, then 0. cap: ``max(1, min(T, T // r + B))``.
     ``start_pos``, ``seqused``, ``kv_lens``: int32 ``[B]``, tokens before the step, new ones, and their sum; padding
     rows 0, 0 and 1. ``cu_seqlens``: int32 ``[B + 1]``, where each row's tokens lie. ``positions``: int64 ``[T]``.
     ``*_page_table``: int32 ``[B, columns]`` pages; -1 (swa, c4, c128) or 0 (states) where there is none.

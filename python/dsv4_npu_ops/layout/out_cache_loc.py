@@ -52,7 +52,7 @@ class OutCacheLoc:
     ) -> OutCacheLoc:
         """Uninitialised buffers for the ``out=`` form of a step of ``num_rows`` rows and at most ``num_tokens`` tokens.
 
-        The dense ones hold every group that such a step can complete: ``group_capacity(T, B, ratio)`` entries.
+        The dense ones hold every group that such a step can complete: ``max(1, min(T, T // r + B))`` entries.
         ``layout``: a layout, or tables; ``device``: where the buffers are wanted, default that of ``layout``.
 
         Raises:

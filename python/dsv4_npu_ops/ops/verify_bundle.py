@@ -39,7 +39,7 @@ def flatten_verify_bundle(
         seq_lens: ``[B]`` int32 or int64 committed lengths L, never with the drafts. A row of length 0 is padding.
         num_draft_tokens: n of this very batch for every row, or ``[B]`` int32 or int64 widths, one a row.
         seq_lens_cpu: the same lengths on the host. With it ``out_c4_loc`` and ``out_c128_loc`` have exactly one entry a
-            completed group; without it they have ``group_capacity(T, B, ratio)`` and a zero tail.
+            completed group; without it they have ``max(1, min(T, T // r + B))`` and a zero tail.
         num_draft_tokens_cpu: ragged widths on the host; needed with ``seq_lens_cpu`` when the widths are on a device.
         num_tokens: T, the step's tokens, or more; default B * n, or the sum of the widths, which needs them on a CPU.
         out: buffers that are overwritten to their last entry (``OutCacheLoc.empty``); nothing is allocated, and the
