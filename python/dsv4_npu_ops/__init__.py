@@ -1,4 +1,7 @@
-"""Bookkeeping ops of DeepSeek-V4 serving on Ascend NPUs, which also run on a CPU. See README.md and docs/spec.md."""
+"""Bookkeeping ops of DeepSeek-V4 serving on Ascend NPUs, which also run on a CPU. See README.md and docs/spec.md.
+
+README.md and docs/ are in the source tree, not in the wheel.
+"""
 
 from pathlib import Path as _Path
 
