@@ -13,6 +13,7 @@ from dsv4_npu_ops.engines.sglang.shadow import compare
 from dsv4_npu_ops.engines.sglang.tables import tables_of_allocator
 from dsv4_npu_ops.layout import StepRows
 from dsv4_npu_ops.layout.buffers import INT32, INT64, empty_tensors, number_of
+from dsv4_npu_ops.layout.capacity import group_capacity
 from dsv4_npu_ops.layout.step import STEP_FIELDS
 from dsv4_npu_ops.layout.step_rows import COMMITTED
 from dsv4_npu_ops.ops.step import bits, fill_step
@@ -42,7 +43,7 @@ def build_verify_bundle(
     host_rows = StepRows(_first(torch.as_tensor(lens), size), COMMITTED, None, width)
     _, c4_groups, c128_groups = step_sizes(host_rows)
     tokens = size * width
-    room4, room128 = max(1, min(tokens, tokens // 4 + size)), max(1, min(tokens, tokens // 128 + size))
+    room4, room128 = group_capacity(tokens, size, 4), group_capacity(tokens, size, 128)
     rows = StepRows(tables.staging.to_device(host_rows.seq_lens)[0], COMMITTED, None, width)
     wanted = [(INT64, tokens), (number_of(full.dtype), room4), (INT64, room128)]
     wanted += [(INT32, tokens)] * 2 * tables.has_state_pages

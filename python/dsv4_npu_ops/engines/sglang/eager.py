@@ -18,6 +18,7 @@ from dsv4_npu_ops.engines.sglang.tables import tables_of_backend
 from dsv4_npu_ops.engines.sglang.versions import installed, without_known_faults
 from dsv4_npu_ops.layout import StepRows
 from dsv4_npu_ops.layout.buffers import INT32, INT64, Buffer, empty_tensors
+from dsv4_npu_ops.layout.capacity import group_capacity, page_columns
 from dsv4_npu_ops.layout.step_rows import COMMITTED, FINAL, PREFILL
 
 _MIXIN = "sglang.srt.hardware_backend.npu.attention.ascend_dsv4_backend.CompressorAscendBackendMixin"
@@ -167,11 +168,11 @@ def _step(
     for ratio in _RATIOS:
         if ratio not in self._dsv4_unique_compress_ratios:
             continue
-        room = max(1, min(tokens, tokens // ratio + batch))
+        room = group_capacity(tokens, batch, ratio)
         wanted[f"positions_c{ratio}"] = INT64, room
         if has_bundle:
             wanted[f"out_c{ratio}_loc"] = INT32, room
-        columns = -(-max(1, longest // ratio) // tables.page_sizes[ratio])
+        columns = page_columns(longest, f"c{ratio}", tables.page_sizes[ratio])
         wanted[f"c{ratio}_page_table"] = INT32, batch, columns
         if isinstance(widths, list):
             spans = zip(finals, widths, strict=True)
