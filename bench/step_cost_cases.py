@@ -23,9 +23,9 @@ from dsv4_npu_ops.ops.compress_metadata import METADATA_FIELDS
 from dsv4_npu_ops.ops.verify_bundle import SLOT_FIELDS
 
 STEPS = {
-    "metadata": (*METADATA_FIELDS, "out_c4_loc", "out_c128_loc"),
+    "metadata": tuple(METADATA_FIELDS),
     "slots": SLOT_FIELDS,
-    "all": SLOT_FIELDS + METADATA_FIELDS + ("c4_cos", "c4_sin", "c128_cos", "c128_sin"),
+    "all": tuple(dict.fromkeys((*SLOT_FIELDS, *METADATA_FIELDS, "c4_cos", "c4_sin", "c128_cos", "c128_sin"))),
 }
 """Fields of a step that a case asks for."""
 

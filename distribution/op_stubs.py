@@ -35,6 +35,7 @@ ARGUMENTS = {
     "Tensor[]": "Sequence[Tensor]",
     "Tensor?[]": "Sequence[Tensor | None]",
     "int[]": "Sequence[int]",
+    "SymInt[]": "Sequence[int | SymInt]",
     "bool": "bool",
     "Device": "torch.device",
     "ScalarType": "torch.dtype",

@@ -80,9 +80,22 @@ class PoolSlots {
         }
     }
 
-    // Whether the mapping of a kMapped pool ends before the base pool's slot of a unit.
-    bool beyond_mapping(int32_t pool, int64_t request, int64_t unit) const {
-        return slot(pools_[pool].base, request, unit) >= pools_[pool].row_elems;
+    // The largest slot of the units begin, begin + stride, .. below end of a request, or kNoSlot. Also for a slot that no
+    // 32-bit output could hold.
+    int64_t largest_slot(int32_t pool, int64_t request, int64_t begin, int64_t end, int64_t stride) const {
+        const PoolAddress& a = pools_[pool];
+        int64_t largest = kNoSlot;
+        if (a.kind == kSlots && begin < end) {
+            with_entries(pool, slot_entry_elems(request, begin, a), [&](const auto* entries) {
+                const int64_t greatest = largest_entry(entries, ceil_div(end - begin, stride), stride * a.unit_columns);
+                largest = slot_of_entry(greatest, a) > 0 ? slot_of_entry(greatest, a) : kNoSlot;
+            });
+            return largest;
+        }
+        for (int64_t unit = begin; unit < end; unit += stride) {
+            largest = std::max(largest, slot(pool, request, unit));
+        }
+        return largest;
     }
 
   private:
@@ -127,6 +140,21 @@ class PoolSlots {
         }
     }
 
+    template <typename Entry>
+    static Entry largest_entry(const Entry* entries, int64_t count, int64_t stride) {
+        Entry largest = 0;
+        if (stride == 1) {  // a loop of its own, which compilers know how to make wide
+            for (int64_t k = 0; k < count; ++k) {
+                largest = std::max(largest, entries[k]);
+            }
+            return largest;
+        }
+        for (int64_t k = 0; k < count; ++k) {
+            largest = std::max(largest, entries[k * stride]);
+        }
+        return largest;
+    }
+
     template <typename Entry, typename T>
     static void convert_slots(const Entry* entries, const PoolAddress& a, int64_t units, T dummy, T* out) {
         if (a.unit_columns == 1 && a.slot_shift == 0) {
@@ -166,28 +194,25 @@ class PoolSlots {
         }
     }
 
-    // The base pool's slots first, as many as stay in the cache.
+    // The base pool's slots first, in the same place.
     template <typename T>
     void write_from_base(int32_t pool, int64_t request, int64_t begin, int64_t end, T dummy, T* out) const {
-        constexpr int64_t kChunk = 256;
         const PoolAddress& a = pools_[pool];
-        int64_t base[kChunk];
-        for (; begin < end; begin += kChunk, out += kChunk) {
-            const int64_t units = std::min(kChunk, end - begin);
-            write(a.base, request, begin, begin + units, kNoSlot, base);
-            if (a.kind == kMapped) {
-                with_entries(pool, 0, [&](const auto* entries) {
-                    for (int64_t k = 0; k < units; ++k) {
-                        const int64_t mapped = base[k] == kNoSlot || base[k] >= a.row_elems ? 0 : entries[base[k]];
-                        out[k] = mapped > 0 ? static_cast<T>(mapped) : dummy;
-                    }
-                });
-                continue;
-            }
-            const int32_t page_shift = pools_[a.base].page_shift;
-            for (int64_t k = 0; k < units; ++k) {
-                out[k] = base[k] == kNoSlot ? dummy : static_cast<T>(page_ring_slot(base[k], page_shift, a));
-            }
+        constexpr T kNone = static_cast<T>(kNoSlot);
+        const int64_t units = end - begin;
+        write(a.base, request, begin, end, kNone, out);
+        if (a.kind == kMapped) {
+            with_entries(pool, 0, [&](const auto* entries) {
+                for (int64_t k = 0; k < units; ++k) {
+                    const int64_t mapped = out[k] == kNone || out[k] >= a.row_elems ? 0 : entries[out[k]];
+                    out[k] = mapped > 0 ? static_cast<T>(mapped) : dummy;
+                }
+            });
+            return;
+        }
+        const int32_t page_shift = pools_[a.base].page_shift;
+        for (int64_t k = 0; k < units; ++k) {
+            out[k] = out[k] == kNone ? dummy : static_cast<T>(page_ring_slot(out[k], page_shift, a));
         }
     }
 

@@ -79,23 +79,33 @@ int64_t first_token_read(int32_t pool, const StepRow& row, const StepParams& p) 
     return first;
 }
 
+// Units begin, begin + stride, .. below end of a row, whose base slots a mapping must have entries for.
+void check_mapped_units(const char* op, int64_t i, const ScannedRow& row, const StepParams& p, const PoolSlots& slots,
+                        int32_t mapped, int64_t begin, int64_t end, int64_t stride) {
+    const int32_t base = p.pools[mapped].base;
+    const int64_t entries = p.pools[mapped].row_elems;
+    if (slots.largest_slot(base, row.request, begin, end, stride) < entries) {
+        return;
+    }
+    for (int64_t unit = begin; unit < end; unit += stride) {
+        const int64_t slot = slots.slot(base, row.request, unit);
+        TORCH_CHECK_VALUE(slot < entries, op, ": mapping of pool ", kPoolNames[mapped], " has ", entries,
+                          " entries, expected one for slot ", slot, " of pool ", kPoolNames[base], " (token ", unit,
+                          " of row ", i, ")");
+    }
+}
+
 // `pool` is mapped itself, or a ring in the pages of a pool that is.
 void check_mapping(const char* op, const ScannedStep& step, const StepParams& p, const PoolSlots& slots, int32_t pool) {
     const int32_t mapped = p.pools[pool].kind == kPageRing ? p.pools[pool].base : pool;
-    const auto check = [&](int64_t i, int64_t unit) {
-        TORCH_CHECK_VALUE(!slots.beyond_mapping(mapped, step.rows[i].request, unit), op, ": mapping of pool ",
-                          kPoolNames[mapped], " has ", p.pools[mapped].row_elems, " entries, expected one for slot ",
-                          slots.slot(p.pools[mapped].base, step.rows[i].request, unit), " of pool ",
-                          kPoolNames[p.pools[mapped].base], " (token ", unit, " of row ", i, ")");
-    };
     for (int64_t i = 0; i < static_cast<int64_t>(step.rows.size()); ++i) {
         const ScannedRow& row = step.rows[i];
-        for (int64_t token = first_token_read(pool, row, p); token < final_length(row); ++token) {
-            check(i, token);
-        }
-        const PageSpan span = page_span(pool, row, p);
-        for (int64_t page = span.begin; wants(p, kFieldPageTable + pool) && page < span.end; ++page) {
-            check(i, first_unit_of_page(page, p.pools[pool].page_shift));
+        check_mapped_units(op, i, row, p, slots, mapped, first_token_read(pool, row, p), final_length(row), 1);
+        if (wants(p, kFieldPageTable + pool)) {
+            const PageSpan span = page_span(pool, row, p);
+            const int32_t shift = p.pools[pool].page_shift;
+            check_mapped_units(op, i, row, p, slots, mapped, first_unit_of_page(span.begin, shift),
+                               first_unit_of_page(span.end, shift), int64_t{1} << shift);
         }
     }
 }

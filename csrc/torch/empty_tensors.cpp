@@ -1,4 +1,5 @@
-// Buffers of a call's results, all at once: from Python each takes longer than a small op.
+#include "torch/empty_tensors.h"
+
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
@@ -15,7 +16,8 @@ constexpr char kOp[] = "empty_tensors";
 constexpr at::ScalarType kDtypes[] = {at::kInt,      at::kLong,   at::kFloat, at::kHalf,
                                       at::kBFloat16, at::kDouble, at::kByte,  at::kChar};
 
-// numbers: of each tensor how many numbers follow, the number of its dtype, and its sizes.
+}  // namespace
+
 std::vector<at::Tensor> empty_tensors(at::IntArrayRef numbers, at::Device device) {
     std::vector<at::Tensor> tensors;
     size_t next = 0;
@@ -31,8 +33,6 @@ std::vector<at::Tensor> empty_tensors(at::IntArrayRef numbers, at::Device device
     }
     return tensors;
 }
-
-}  // namespace
 
 TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) { m.def("empty_tensors(int[] numbers, Device device) -> Tensor[]"); }
 

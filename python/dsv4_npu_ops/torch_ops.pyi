@@ -551,9 +551,34 @@ class StepDefault(Protocol):
         closes_cu_seqlens: bool = False,
     ) -> None: ...
 
+class StepNew(Protocol):
+    def __call__(
+        self,
+        tables: Sequence[Tensor],
+        addressing: Sequence[int],
+        req_pool_indices: Tensor | None,
+        seq_lens: Tensor,
+        operand: Tensor | None,
+        rope_cos: Tensor | None,
+        rope_sin: Tensor | None,
+        form: int,
+        width: int,
+        window: int,
+        max_context_len: int,
+        buffers: Sequence[int | SymInt],
+        fields: int,
+        dummy_slots: Sequence[int] = [0, 0, 0, 0, 0, 0],
+        dummy_pages: Sequence[int] = [-1, -1, -1, -1, 0, 0],
+        window_block: int = 1,
+        closes_cu_seqlens: bool = False,
+    ) -> list[Tensor]: ...
+
 class Step(Protocol):
     @property
     def default(self) -> StepDefault: ...
+    @property
+    def new(self) -> StepNew: ...
+    @overload
     def __call__(
         self,
         tables: Sequence[Tensor],
@@ -574,6 +599,27 @@ class Step(Protocol):
         window_block: int = 1,
         closes_cu_seqlens: bool = False,
     ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        tables: Sequence[Tensor],
+        addressing: Sequence[int],
+        req_pool_indices: Tensor | None,
+        seq_lens: Tensor,
+        operand: Tensor | None,
+        rope_cos: Tensor | None,
+        rope_sin: Tensor | None,
+        form: int,
+        width: int,
+        window: int,
+        max_context_len: int,
+        buffers: Sequence[int | SymInt],
+        fields: int,
+        dummy_slots: Sequence[int] = [0, 0, 0, 0, 0, 0],
+        dummy_pages: Sequence[int] = [-1, -1, -1, -1, 0, 0],
+        window_block: int = 1,
+        closes_cu_seqlens: bool = False,
+    ) -> list[Tensor]: ...
 
 class StepSizesDefault(Protocol):
     def __call__(
@@ -583,6 +629,9 @@ class StepSizesDefault(Protocol):
         form: int,
         width: int,
     ) -> tuple[
+        int | SymInt,
+        int | SymInt,
+        int | SymInt,
         int | SymInt,
         int | SymInt,
         int | SymInt,
@@ -598,6 +647,9 @@ class StepSizes(Protocol):
         form: int,
         width: int,
     ) -> tuple[
+        int | SymInt,
+        int | SymInt,
+        int | SymInt,
         int | SymInt,
         int | SymInt,
         int | SymInt,

@@ -108,6 +108,7 @@ def call_steps(tables):
     )
     rows = d.StepRows.verify(lengths, widths)
     d.build_step(tables, rows, out, req_pool_indices=requests, rope_cos=cos, rope_sin=cos.clone())
+    d.build_verify_step(tables, requests, lengths, widths, cos, cos.clone())
     d.flatten_verify_bundle(tables, requests, lengths, widths, seq_lens_cpu=lengths, num_draft_tokens_cpu=widths)
     d.build_draft_steps(lengths, cos, cos.clone(), 2, tables=tables, req_pool_indices=requests)
     samples, hidden = torch.tensor([[5, 6, -1, -1], [7, -1, -1, -1]]), torch.ones(TOKENS, 3)

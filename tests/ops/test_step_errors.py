@@ -371,11 +371,16 @@ def test_a_slot_beyond_a_mapping(name, last):
 
 @pytest.mark.cpu_only
 def test_sizes_of_a_step():
-    assert step_sizes(StepRows.verify(int32(126, 0, 7), int32(6, 5, 0))) == (11, 2, 1)
-    assert step_sizes(StepRows.prefill(torch.tensor([100, 9]), int32(300, 9))) == (200, 50, 2)
-    assert step_sizes(StepRows.final(int32(4, 0, 5))) == (3, 1, 0)
-    assert step_sizes(StepRows.mixed(int32(0, 4, 5, 9), int32(4, 130, 260))) == (9, 2, 0)
-    assert step_sizes(StepRows.verify(int32(), 4)) == (0, 0, 0)
+    for rows, *sizes, final_lens in (
+        (StepRows.verify(int32(126, 0, 7), int32(6, 5, 0)), 11, 2, 1, 132, 6, [132, 0, 0]),
+        (StepRows.prefill(torch.tensor([100, 9]), int32(300, 9)), 200, 50, 2, 300, 200, [300, 0]),
+        (StepRows.final(int32(4, 0, 5)), 3, 1, 0, 5, 1, [4, 0, 5]),
+        (StepRows.mixed(int32(0, 4, 5, 9), int32(4, 130, 260)), 9, 2, 0, 260, 4, [4, 130, 260]),
+        (StepRows.verify(int32(), 4), 0, 0, 0, 0, 0, []),
+    ):
+        *given, given_lens = step_sizes(rows)
+        assert given == sizes
+        assert given_lens.dtype is torch.int32 and given_lens.tolist() == final_lens
     with pytest.raises(ValueError, match=r"step_sizes: seq_lens\[1\] is 3, expected at least prefix_lens\[1\] = 4"):
         step_sizes(StepRows.prefill(int32(1, 4), int32(5, 3)))
     torch.library.opcheck(

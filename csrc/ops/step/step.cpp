@@ -301,6 +301,11 @@ TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {
         " Tensor? rope_cos, Tensor? rope_sin, int form, int width, int window, int max_context_len, Tensor(a!)[] out,"
         " int fields, int[] dummy_slots=[0, 0, 0, 0, 0, 0], int[] dummy_pages=[-1, -1, -1, -1, 0, 0],"
         " int window_block=1, bool closes_cu_seqlens=False) -> ()");
+    m.def(
+        "step.new(Tensor[] tables, int[] addressing, Tensor? req_pool_indices, Tensor seq_lens, Tensor? operand,"
+        " Tensor? rope_cos, Tensor? rope_sin, int form, int width, int window, int max_context_len, SymInt[] buffers,"
+        " int fields, int[] dummy_slots=[0, 0, 0, 0, 0, 0], int[] dummy_pages=[-1, -1, -1, -1, 0, 0],"
+        " int window_block=1, bool closes_cu_seqlens=False) -> Tensor[]");
 }
 
 }  // namespace dsv4

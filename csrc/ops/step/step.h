@@ -3,7 +3,11 @@
 
 #include <torch/library.h>
 
+#include <algorithm>
+#include <bit>
+
 #include "ops/step/step_index.h"
+#include "torch/empty_tensors.h"
 #include "torch/pool_addresses.h"
 
 namespace dsv4 {
@@ -60,7 +64,8 @@ StepRowsParams check_step_rows(const char* op, const StepRowArguments& arguments
 // Checks every argument but the values in tensors, and sorts them by name.
 StepParams check_step(const StepArguments& arguments, StepTensors& tensors);
 
-// Registers the op over a backend's run(params, tensors).
+// Registers the op over a backend's run(params, tensors): into given buffers, and into new ones, of which those behind
+// the fields that are asked for stay as they are.
 template <auto run>
 void register_step(torch::Library& library) {
     library.impl("step", [](at::TensorList tables, at::IntArrayRef addressing,
@@ -75,6 +80,24 @@ void register_step(torch::Library& library) {
              max_context_len, out, fields, dummy_slots, dummy_pages, window_block, closes_cu_seqlens},
             tensors);
         run(p, tensors);
+    });
+    library.impl("step.new", [](at::TensorList tables, at::IntArrayRef addressing,
+                                const std::optional<at::Tensor>& req_pool_indices, const at::Tensor& seq_lens,
+                                const std::optional<at::Tensor>& operand, const std::optional<at::Tensor>& rope_cos,
+                                const std::optional<at::Tensor>& rope_sin, int64_t form, int64_t width, int64_t window,
+                                int64_t max_context_len, at::IntArrayRef buffers, int64_t fields,
+                                at::IntArrayRef dummy_slots, at::IntArrayRef dummy_pages, int64_t window_block,
+                                bool closes_cu_seqlens) {
+        std::vector<at::Tensor> made = empty_tensors(buffers, seq_lens.device());
+        const auto asked = static_cast<size_t>(std::popcount(static_cast<uint64_t>(fields)));
+        StepTensors tensors;
+        const StepParams p =
+            check_step({tables, addressing, req_pool_indices, seq_lens, operand, rope_cos, rope_sin, form, width, window,
+                        max_context_len, at::TensorList(made).slice(0, std::min(made.size(), asked)), fields,
+                        dummy_slots, dummy_pages, window_block, closes_cu_seqlens},
+                       tensors);
+        run(p, tensors);
+        return made;
     });
 }
 

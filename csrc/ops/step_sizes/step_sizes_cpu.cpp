@@ -1,7 +1,9 @@
+#include <ATen/ops/empty.h>
 #include <c10/core/SymInt.h>
 #include <torch/library.h>
 
 #include <limits>
+#include <utility>
 
 #include "cpu/step_scan.h"
 #include "torch/check.h"
@@ -12,9 +14,10 @@ namespace {
 // Everything that is sized from the results is int32.
 constexpr int64_t kMaxLength = std::numeric_limits<int32_t>::max();
 
-std::tuple<c10::SymInt, c10::SymInt, c10::SymInt> step_sizes_cpu(const at::Tensor& seq_lens,
-                                                                 const std::optional<at::Tensor>& operand,
-                                                                 int64_t form, int64_t width) {
+using Sizes = std::tuple<c10::SymInt, c10::SymInt, c10::SymInt, c10::SymInt, c10::SymInt, at::Tensor>;
+
+Sizes step_sizes_cpu(const at::Tensor& seq_lens, const std::optional<at::Tensor>& operand, int64_t form,
+                     int64_t width) {
     StepTensors tensors;
     StepParams p{};
     p.rows = check_step_rows("step_sizes", {seq_lens, operand, std::nullopt, form, width}, tensors);
@@ -24,7 +27,16 @@ std::tuple<c10::SymInt, c10::SymInt, c10::SymInt> step_sizes_cpu(const at::Tenso
     // Any row will do: requests do not matter here.
     p.rows.max_requests = std::numeric_limits<int64_t>::max();
     const cpu::ScannedStep step = cpu::scan_step("step_sizes", p, tensors);
-    return {step.num_tokens, step.groups[0], step.groups[1]};
+    int64_t max_seq_len = 0;
+    int64_t max_new_tokens = 0;
+    at::Tensor final_lens = at::empty({p.rows.num_rows}, at::kInt);
+    int32_t* final_len = final_lens.mutable_data_ptr<int32_t>();
+    for (const cpu::ScannedRow& row : step.rows) {
+        max_seq_len = max_of(max_seq_len, final_length(row));
+        max_new_tokens = max_of(max_new_tokens, row.num_new);
+        *final_len++ = static_cast<int32_t>(final_length(row));
+    }
+    return {step.num_tokens, step.groups[0], step.groups[1], max_seq_len, max_new_tokens, std::move(final_lens)};
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ class HostStaging:
             RuntimeError: inside a graph capture, which would copy these values again at every replay.
         """
         for i, tensor in enumerate(tensors):
-            if tensor.device.type != "cpu" or not tensor.is_contiguous():
+            if not (tensor.is_cpu and tensor.is_contiguous()):
                 raise ValueError(
                     f"HostStaging.to_device: tensors[{i}] is on {tensor.device} with strides {tensor.stride()}, "
                     "expected a contiguous tensor on the host"

@@ -41,7 +41,12 @@ def empty_tensors(buffers: Iterable[Buffer], device: torch.device | str) -> list
     if torch.compiler.is_compiling():
         # Sizes may be symbols.
         return [torch.empty(shape, dtype=DTYPES[dtype], device=device) for dtype, *shape in buffers]
+    return torch.ops.dsv4_npu_ops.empty_tensors.default(numbers_of(buffers), torch.device(device))
+
+
+def numbers_of(buffers: Iterable[Buffer]) -> list[int]:
+    """The buffers as ops take them: of each how many numbers follow, and these."""
     numbers: list[int] = []
     for buffer in buffers:
         numbers += (len(buffer), *buffer)
-    return torch.ops.dsv4_npu_ops.empty_tensors.default(numbers, torch.device(device))
+    return numbers

@@ -68,34 +68,45 @@ class CompressMetadata:
         Raises:
             ValueError: a negative number; shared page tables of another layout, width or of fewer rows.
         """
+        buffers = cls.buffers(layout, num_rows, num_tokens, max_seq_len)
+        shared: list[Tensor] = []
+        if page_tables is not None:
+            for pool in PAGE_TABLE_POOLS:
+                _, rows, columns = buffers.pop(f"{pool}_page_table")
+                shared.append(_shared_rows(page_tables, pool, rows, columns))
+        return cls(*empty_tensors(buffers.values(), device or layout.device), *shared)
+
+    @staticmethod
+    def buffers(
+        layout: KVLayout | RequestTables, num_rows: int, num_tokens: int, max_seq_len: int | None = None
+    ) -> dict[str, Buffer]:
+        """The buffer of each attribute, in their order.
+
+        Raises:
+            ValueError: a negative number.
+        """
         if num_rows < 0 or num_tokens < 0 or (max_seq_len is not None and max_seq_len < 0):
             raise ValueError(
                 f"CompressMetadata.empty: num_rows, num_tokens and max_seq_len are {num_rows}, {num_tokens} and "
                 f"{max_seq_len}, expected at least 0"
             )
         length = layout.max_context_len if max_seq_len is None else max_seq_len
-        columns = {
-            pool: page_columns(length, pool, layout.page_size_of(pool)) if layout.has_pages(pool) else 0
-            for pool in PAGE_TABLE_POOLS
-        }
         c4_groups, c128_groups = (group_capacity(num_tokens, num_rows, ratio) for ratio in (4, 128))
-        buffers: list[Buffer] = [
-            (INT64, c4_groups),
-            (INT64, c128_groups),
-            (INT32, c4_groups if layout.has_pool("c4") else 0),
-            (INT32, c128_groups if layout.has_pool("c128") else 0),
-            (INT32, num_rows),
-            (INT32, num_rows),
-            (INT32, num_rows + 1),
-            (INT64, num_tokens),
-            (INT32, num_rows),
-        ]
-        shared: list[Tensor] = []
-        if page_tables is None:
-            buffers += [(INT32, num_rows, columns[pool]) for pool in PAGE_TABLE_POOLS]
-        else:
-            shared = [_shared_rows(page_tables, pool, num_rows, columns[pool]) for pool in PAGE_TABLE_POOLS]
-        return cls(*empty_tensors(buffers, device or layout.device), *shared)
+        buffers: dict[str, Buffer] = {
+            "positions_c4": (INT64, c4_groups),
+            "positions_c128": (INT64, c128_groups),
+            "c4_loc": (INT32, c4_groups if layout.has_pool("c4") else 0),
+            "c128_loc": (INT32, c128_groups if layout.has_pool("c128") else 0),
+            "start_pos": (INT32, num_rows),
+            "seqused": (INT32, num_rows),
+            "cu_seqlens": (INT32, num_rows + 1),
+            "positions": (INT64, num_tokens),
+            "kv_lens": (INT32, num_rows),
+        }
+        for pool in PAGE_TABLE_POOLS:
+            columns = page_columns(length, pool, layout.page_size_of(pool)) if layout.has_pages(pool) else 0
+            buffers[f"{pool}_page_table"] = INT32, num_rows, columns
+        return buffers
 
 
 def _shared_rows(page_tables: CompressMetadata, pool: str, num_rows: int, columns: int) -> Tensor:

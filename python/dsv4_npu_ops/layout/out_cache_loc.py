@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dsv4_npu_ops.layout.buffers import INT32, empty_tensors
+from dsv4_npu_ops.layout.buffers import INT32, Buffer, empty_tensors
 from dsv4_npu_ops.layout.capacity import group_capacity
 from dsv4_npu_ops.layout.kv_layout import POOLS, RAW_TOKENS_PER_SLOT, KVLayout
 from dsv4_npu_ops.layout.tables import RequestTables
@@ -58,6 +58,15 @@ class OutCacheLoc:
         Raises:
             ValueError: a negative number.
         """
+        return cls(*empty_tensors(cls.buffers(layout, num_rows, num_tokens).values(), device or layout.device))
+
+    @staticmethod
+    def buffers(layout: KVLayout | RequestTables, num_rows: int, num_tokens: int) -> dict[str, Buffer]:
+        """The buffer of each attribute, in their order.
+
+        Raises:
+            ValueError: a negative number.
+        """
         if num_rows < 0 or num_tokens < 0:
             raise ValueError(
                 f"OutCacheLoc.empty: num_rows and num_tokens are {num_rows} and {num_tokens}, expected at least 0"
@@ -67,5 +76,4 @@ class OutCacheLoc:
             ratio = RAW_TOKENS_PER_SLOT[pool]
             return num_tokens if ratio == 1 else group_capacity(num_tokens, num_rows, ratio)
 
-        sizes = [entries(pool) if layout.has_pool(pool) else 0 for pool in POOLS]
-        return cls(*empty_tensors([(INT32, size) for size in sizes], device or layout.device))
+        return {f"out_{pool}_loc": (INT32, entries(pool) if layout.has_pool(pool) else 0) for pool in POOLS}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dsv4_npu_ops.layout.buffers import FLOAT32, empty_tensors
+from dsv4_npu_ops.layout.buffers import FLOAT32, Buffer, empty_tensors
 from dsv4_npu_ops.layout.compress_metadata import CompressMetadata
 from dsv4_npu_ops.layout.kv_layout import KVLayout
 from dsv4_npu_ops.layout.out_cache_loc import OutCacheLoc
@@ -55,11 +55,16 @@ class VerifyStep:
         if rope_dim < 0:
             raise ValueError(f"VerifyStep.empty: rope_dim is {rope_dim}, expected at least 0")
         metadata = CompressMetadata.empty(layout, num_rows, num_tokens, max_seq_len, page_tables, device)
-        groups = [
-            (FLOAT32, positions.shape[0], rope_dim)
-            for positions in (metadata.positions_c4, metadata.positions_c128)
-            for _ in ("cos", "sin")
-        ]
+        groups = rope_buffers(metadata.positions_c4.shape[0], metadata.positions_c128.shape[0], rope_dim)
         loc = OutCacheLoc.empty(layout, num_rows, num_tokens, device)
         loc.out_c4_loc, loc.out_c128_loc = metadata.c4_loc, metadata.c128_loc
-        return cls(loc, metadata, *empty_tensors(groups, device or layout.device))
+        return cls(loc, metadata, *empty_tensors(groups.values(), device or layout.device))
+
+
+def rope_buffers(c4_groups: int, c128_groups: int, rope_dim: int) -> dict[str, Buffer]:
+    """The buffers of the RoPE rows of groups, in the order of the attributes."""
+    return {
+        f"{pool}_{part}": (FLOAT32, groups, rope_dim)
+        for pool, groups in (("c4", c4_groups), ("c128", c128_groups))
+        for part in ("cos", "sin")
+    }

@@ -1,27 +1,24 @@
 """Compress metadata: a step's positions, slots of groups, row vectors and page tables, by the op of ``build_step``."""
 
+from dataclasses import fields
+
 from torch import Tensor
 
-from dsv4_npu_ops.layout.compress_metadata import PAGE_TABLE_POOLS, CompressMetadata
+from dsv4_npu_ops.layout.buffers import Buffer
+from dsv4_npu_ops.layout.compress_metadata import CompressMetadata
 from dsv4_npu_ops.layout.step_rows import StepRows
 from dsv4_npu_ops.layout.tables import RequestTables
 from dsv4_npu_ops.ops.caller_errors import TABLES, caller_errors
 from dsv4_npu_ops.ops.step import ResultFields, fill_step
 from dsv4_npu_ops.ops.step_sizes import host_num_tokens
 
-METADATA_FIELDS: tuple[str, ...] = (
-    "positions_c4",
-    "positions_c128",
-    "start_pos",
-    "seqused",
-    "cu_seqlens",
-    "positions",
-    "kv_lens",
-    *(f"{pool}_page_table" for pool in PAGE_TABLE_POOLS),
-)
-"""Fields that the metadata calls as a step does."""
+METADATA_FIELDS: dict[str, str] = {
+    {"c4_loc": "out_c4_loc", "c128_loc": "out_c128_loc"}.get(field.name, field.name): field.name
+    for field in fields(CompressMetadata)
+}
+"""Attributes of the metadata by the names of the fields of a step, in their order."""
 
-_fields = ResultFields({name: name for name in METADATA_FIELDS} | {"out_c4_loc": "c4_loc", "out_c128_loc": "c128_loc"})
+_fields = ResultFields(METADATA_FIELDS)
 _caller_errors = caller_errors(TABLES, out=_fields.names)
 
 
@@ -133,7 +130,12 @@ def _build(
     if out is None:
         if num_tokens is None:
             num_tokens = host_num_tokens(rows)
-        seq_lens = rows.seq_lens
-        out = CompressMetadata.empty(tables, seq_lens.shape[0], num_tokens, max_seq_len, device=seq_lens.device)
+        sizes = rows.seq_lens.shape[0], num_tokens, max_seq_len
+        return CompressMetadata(*_fields.make(tables, rows, sizes, _buffers, req_pool_indices))
     fill_step(tables, rows, *_fields.take(out, tables), req_pool_indices)
     return out
+
+
+def _buffers(tables: RequestTables, num_rows: int, num_tokens: int, max_seq_len: int | None) -> dict[str, Buffer]:
+    made = CompressMetadata.buffers(tables, num_rows, num_tokens, max_seq_len).values()
+    return dict(zip(METADATA_FIELDS, made, strict=True))

@@ -50,7 +50,8 @@ def writes_only(*arguments: Any, **named: Any) -> None:
 
 
 @torch.library.register_fake(f"{NAMESPACE}::empty_tensors")
-def _empty_tensors(numbers: Sequence[int], device: torch.device) -> list[Tensor]:
+def empty_buffers(numbers: Sequence[int], device: torch.device) -> list[Tensor]:
+    """What ``empty_tensors`` gives: a tensor for each of the buffers that the numbers tell."""
     tensors, rest = [], list(numbers)
     while rest:
         count, dtype, *rest = rest

@@ -7,16 +7,18 @@ import torch
 from torch import Tensor
 
 import dsv4_npu_ops._C  # noqa: F401  (loading it registers torch.ops.dsv4_npu_ops)
+from dsv4_npu_ops.layout.buffers import Buffer, numbers_of
 from dsv4_npu_ops.layout.kv_layout import POOLS
 from dsv4_npu_ops.layout.step import STEP_FIELDS, Step
 from dsv4_npu_ops.layout.step_rows import StepRows
 from dsv4_npu_ops.layout.tables import RequestTables
 from dsv4_npu_ops.ops.attributes import attributes
 from dsv4_npu_ops.ops.caller_errors import TABLES, caller_errors
-from dsv4_npu_ops.ops.fake_kernels import fake_kernel, writes_only
+from dsv4_npu_ops.ops.fake_kernels import empty_buffers, fake_kernel, writes_only
 from dsv4_npu_ops.ops.reserved import check_reserved
 
 _step = torch.ops.dsv4_npu_ops.step.default
+_new_step = torch.ops.dsv4_npu_ops.step.new
 _fields_of = attributes(STEP_FIELDS)
 
 NO_SLOTS: list[int] = [0, 0, 0, 0, 0, 0]
@@ -126,9 +128,48 @@ def fill_step(
     )
 
 
+def new_step(
+    tables: RequestTables,
+    rows: StepRows,
+    buffers: Sequence[int],
+    fields: int,
+    req_pool_indices: Tensor | None = None,
+    rope_cos: Tensor | None = None,
+    rope_sin: Tensor | None = None,
+    *unusual: Any,
+) -> list[Tensor]:
+    """Calls the op that allocates: as ``fill_step``, into new tensors, by one call from Python.
+
+    Args:
+        buffers: the numbers of the tensors (``numbers_of``); those behind the ones of ``fields`` are left as they are.
+    """
+    if tables.check_reserved:
+        check_reserved("step", tables, rows, req_pool_indices)
+    made: list[Tensor] = _new_step(
+        *tables.op_pools,
+        req_pool_indices,
+        rows.seq_lens,
+        rows.operand,
+        rope_cos,
+        rope_sin,
+        rows.form,
+        rows.width,
+        tables.sliding_window,
+        tables.max_context_len,
+        buffers,
+        fields,
+        *unusual,
+    )
+    return made
+
+
 def bits(fields: Sequence[int]) -> int:
     """The number by which the op knows a set of fields."""
     return sum(1 << field for field in fields)
+
+
+_MOST_SIZES = 256
+"""Sizes of results whose buffers are known without being counted again."""
 
 
 class ResultFields:
@@ -141,6 +182,7 @@ class ResultFields:
     def __init__(self, paths: Mapping[str, str]) -> None:
         self._paths = dict(paths)
         self._present: dict[tuple[int, ...], tuple[Callable[[object], Sequence[Tensor]], int]] = {}
+        self._known: dict[Any, tuple[list[int], int, list[int]]] = {}
 
     @property
     def names(self) -> dict[str, str]:
@@ -151,10 +193,51 @@ class ResultFields:
         """``out`` and ``fields`` of ``fill_step``: what the pools of the tables can give of the result."""
         present = self._present.get(tables.kinds)
         if present is None:
-            fields = [i for i, name in enumerate(STEP_FIELDS) if name in self._paths and _gives(tables, name)]
+            fields = self._given(tables)
             present = attributes([self._paths[STEP_FIELDS[i]] for i in fields]), bits(fields)
             self._present[tables.kinds] = present
         return present[0](result), present[1]
+
+    def make(
+        self,
+        tables: RequestTables,
+        rows: StepRows,
+        sizes: tuple[Any, ...],
+        buffers: Callable[..., Mapping[str, Buffer]],
+        *inputs: Tensor | None,
+    ) -> Sequence[Tensor]:
+        """A step into new buffers.
+
+        Args:
+            sizes: what ``buffers`` is called with, behind the tables, and all that it looks at.
+            buffers: gives the buffer of each field.
+            inputs: ``req_pool_indices``, ``rope_cos`` and ``rope_sin`` of ``new_step``.
+
+        Returns:
+            A tensor for each field, in the order of ``paths``; without entries where the pools cannot give it.
+        """
+        if torch.compiler.is_compiling():  # sizes may be symbols
+            numbers, fields, in_order = self._buffers(tables, buffers(tables, *sizes))
+        else:
+            key = tables.shape, sizes
+            found = self._known.get(key)
+            if found is None:
+                if len(self._known) >= _MOST_SIZES:
+                    self._known.clear()
+                found = self._known[key] = self._buffers(tables, buffers(tables, *sizes))
+            numbers, fields, in_order = found
+        made = new_step(tables, rows, numbers, fields, *inputs)
+        return [made[i] for i in in_order]
+
+    def _buffers(self, tables: RequestTables, buffers: Mapping[str, Buffer]) -> tuple[list[int], int, list[int]]:
+        """Numbers of the op's buffers, its fields, and which of its results is which of the fields."""
+        given = self._given(tables)
+        absent = [STEP_FIELDS.index(name) for name in self._paths if STEP_FIELDS.index(name) not in given]
+        order = [STEP_FIELDS[field] for field in (*given, *absent)]
+        return numbers_of(buffers[name] for name in order), bits(given), [order.index(name) for name in self._paths]
+
+    def _given(self, tables: RequestTables) -> list[int]:
+        return [i for i, name in enumerate(STEP_FIELDS) if name in self._paths and _gives(tables, name)]
 
 
 def _gives(tables: RequestTables, name: str) -> bool:
@@ -187,3 +270,23 @@ def _by_pool(name: str, given: Mapping[str, int], default: list[int]) -> list[in
 
 
 fake_kernel("step", fields=STEP_FIELDS)(writes_only)
+
+
+@fake_kernel("step.new")
+def _(
+    tables: Sequence[Tensor],
+    addressing: Sequence[int],
+    req_pool_indices: Tensor | None,
+    seq_lens: Tensor,
+    operand: Tensor | None,
+    rope_cos: Tensor | None,
+    rope_sin: Tensor | None,
+    form: int,
+    width: int,
+    window: int,
+    max_context_len: int,
+    buffers: Sequence[int],
+    *fields: Any,
+    **unusual: Any,
+) -> list[Tensor]:
+    return empty_buffers(buffers, seq_lens.device)

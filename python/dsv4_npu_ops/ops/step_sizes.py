@@ -10,17 +10,21 @@ _step_sizes = torch.ops.dsv4_npu_ops.step_sizes.default
 
 
 @fake_kernel("step_sizes")
-def _(
-    seq_lens: Tensor, operand: Tensor | None, form: int, width: int
-) -> tuple[torch.SymInt, torch.SymInt, torch.SymInt]:
+def _(seq_lens: Tensor, operand: Tensor | None, form: int, width: int) -> tuple[torch.SymInt | Tensor, ...]:
     if seq_lens.device.type != "cpu":
         raise ValueError(f"step_sizes: seq_lens is on {seq_lens.device}, expected a host tensor (cpu)")
     context = torch.library.get_ctx()
-    return context.new_dynamic_size(), context.new_dynamic_size(), context.new_dynamic_size()
+    sizes = (context.new_dynamic_size() for _ in range(5))
+    return *sizes, seq_lens.new_empty(seq_lens.shape, dtype=torch.int32)
 
 
-def step_sizes(rows: StepRows) -> tuple[int, int, int]:
-    """``(num_tokens, c4_groups, c128_groups)``: tokens, padding included, and completed groups of rows on the host.
+def step_sizes(rows: StepRows) -> tuple[int, int, int, int, int, Tensor]:
+    """What the sizes of a step depend on, of rows on the host.
+
+    Returns:
+        ``(num_tokens, c4_groups, c128_groups, max_seq_len, max_new_tokens, final_lens)``: tokens, padding included;
+        completed groups; the longest request, with its new tokens; the most new tokens of a row; and int32 ``[B]``
+        lengths of the rows with their new tokens, 0 in padding.
 
     Raises:
         ValueError: negative or decreasing lengths.

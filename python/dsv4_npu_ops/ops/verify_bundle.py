@@ -1,10 +1,10 @@
 """Verify bundle: slots of a step in all pools, by the op of ``build_step``."""
 
-from dataclasses import fields, replace
+from dataclasses import fields
 
-import torch
 from torch import Tensor
 
+from dsv4_npu_ops.layout.buffers import INT32, Buffer
 from dsv4_npu_ops.layout.out_cache_loc import OutCacheLoc
 from dsv4_npu_ops.layout.step_rows import COMMITTED_RAGGED, StepRows, check_rows
 from dsv4_npu_ops.layout.tables import RequestTables
@@ -60,19 +60,23 @@ def flatten_verify_bundle(
             sizes = step_sizes(_host_rows(rows, seq_lens_cpu, num_draft_tokens_cpu))
         if num_tokens is None:
             num_tokens = host_num_tokens(rows) if sizes is None else sizes[0]
-        out = OutCacheLoc.empty(tables, seq_lens.shape[0], num_tokens, seq_lens.device)
-        if sizes is not None:
-            groups = {"c4": sizes[1], "c128": sizes[2]}
-            out = replace(
-                out,
-                **{
-                    f"out_{pool}_loc": torch.empty(size, dtype=torch.int32, device=seq_lens.device)
-                    for pool, size in groups.items()
-                    if tables.has_pool(pool)
-                },
-            )
+        groups = None if sizes is None else sizes[1:3]
+        return OutCacheLoc(
+            *_fields.make(tables, rows, (seq_lens.shape[0], num_tokens, groups), _buffers, req_pool_indices)
+        )
     fill_step(tables, rows, *_fields.take(out, tables), req_pool_indices)
     return out
+
+
+def _buffers(
+    tables: RequestTables, num_rows: int, num_tokens: int, groups: tuple[int, int] | None
+) -> dict[str, Buffer]:
+    """groups: entries of the dense slots, where they are known."""
+    buffers = OutCacheLoc.buffers(tables, num_rows, num_tokens)
+    for pool, count in zip(("c4", "c128"), groups or (), strict=False):
+        if tables.has_pool(pool):
+            buffers[f"out_{pool}_loc"] = INT32, count
+    return buffers
 
 
 def _host_rows(rows: StepRows, seq_lens_cpu: Tensor, num_draft_tokens_cpu: Tensor | None) -> StepRows:

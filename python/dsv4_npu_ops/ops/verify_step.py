@@ -1,20 +1,27 @@
 """Everything of a target verify, by the op of ``build_step``."""
 
+from collections.abc import Sequence
+
 from torch import Tensor
 
+from dsv4_npu_ops.layout.buffers import Buffer
+from dsv4_npu_ops.layout.compress_metadata import CompressMetadata
+from dsv4_npu_ops.layout.out_cache_loc import OutCacheLoc
 from dsv4_npu_ops.layout.step_rows import StepRows
 from dsv4_npu_ops.layout.tables import RequestTables
-from dsv4_npu_ops.layout.verify_step import VerifyStep
+from dsv4_npu_ops.layout.verify_step import VerifyStep, rope_buffers
 from dsv4_npu_ops.ops.caller_errors import TABLES, caller_errors
 from dsv4_npu_ops.ops.compress_metadata import METADATA_FIELDS
 from dsv4_npu_ops.ops.step import ResultFields, fill_step
 from dsv4_npu_ops.ops.step_sizes import host_num_tokens
 from dsv4_npu_ops.ops.verify_bundle import SLOT_FIELDS
 
+_METADATA = [name for name in METADATA_FIELDS if name not in SLOT_FIELDS]
+_ROPE = ("c4_cos", "c4_sin", "c128_cos", "c128_sin")
 _fields = ResultFields(
     {name: f"out_cache_loc.{name}" for name in SLOT_FIELDS}
-    | {name: f"metadata.{name}" for name in METADATA_FIELDS}
-    | {name: name for name in ("c4_cos", "c4_sin", "c128_cos", "c128_sin")}
+    | {name: f"metadata.{METADATA_FIELDS[name]}" for name in _METADATA}
+    | {name: name for name in _ROPE}
 )
 
 
@@ -60,11 +67,32 @@ def build_verify_step(
         if not isinstance(rope_cos, Tensor) or rope_cos.dim() != 2:
             shape = list(rope_cos.shape) if isinstance(rope_cos, Tensor) else rope_cos
             raise ValueError(f"step: rope_cos has shape {shape}, expected 2 dimensions")
-        sizes = seq_lens.shape[0], num_tokens, rope_cos.shape[1], max_seq_len
-        out = VerifyStep.empty(tables, *sizes, device=seq_lens.device)
+        sizes = seq_lens.shape[0], num_tokens, max_seq_len, rope_cos.shape[1]
+        made = _fields.make(tables, rows, sizes, _buffers, req_pool_indices, rope_cos, rope_sin)
+        return _result(made)
     _check_shared_slots(tables, out)
     fill_step(tables, rows, *_fields.take(out, tables), req_pool_indices, rope_cos, rope_sin)
     return out
+
+
+def _buffers(
+    tables: RequestTables, num_rows: int, num_tokens: int, max_seq_len: int | None, rope_dim: int
+) -> dict[str, Buffer]:
+    metadata = CompressMetadata.buffers(tables, num_rows, num_tokens, max_seq_len)
+    groups = metadata["positions_c4"][1], metadata["positions_c128"][1]
+    return (
+        OutCacheLoc.buffers(tables, num_rows, num_tokens)
+        | {name: metadata[METADATA_FIELDS[name]] for name in _METADATA}
+        | rope_buffers(*groups, rope_dim)
+    )
+
+
+def _result(tensors: Sequence[Tensor]) -> VerifyStep:
+    """The slots of groups are one tensor in both parts."""
+    loc = OutCacheLoc(*tensors[: len(SLOT_FIELDS)])
+    positions_c4, positions_c128, *others = tensors[len(SLOT_FIELDS) : -len(_ROPE)]
+    metadata = CompressMetadata(positions_c4, positions_c128, loc.out_c4_loc, loc.out_c128_loc, *others)
+    return VerifyStep(loc, metadata, *tensors[-len(_ROPE) :])
 
 
 def _check_shared_slots(tables: RequestTables, out: VerifyStep) -> None:

@@ -91,7 +91,8 @@ def test_on_runs_our_ops(load, monkeypatch):
     load()
     assert all(is_replaced(d.hook.target) for d in plugin.decisions() if d.refused is None)
     calls = []
-    monkeypatch.setattr(step_call, "fill_step", lambda *a, **k: calls.append(a))
+    new_step = step_call.new_step
+    monkeypatch.setattr(step_call, "new_step", lambda *a: calls.append(a) or new_step(*a))
     _, world = world_of(2, 4)
     backend, batch = verify_of(world, [1, 2], 4)
     backend._build_npu_compress_metadata(batch)
@@ -164,8 +165,8 @@ def test_shadow_says_the_first_difference_and_saves_it_for_the_replay_tool(load,
     wrong = SimpleNamespace(start_pos=None)
     publish = eager._EagerStep.publish
 
-    def mistaken(step, metadata):
-        publish(step, metadata)
+    def mistaken(step, metadata, buffers):
+        publish(step, metadata, buffers)
         metadata.start_pos = metadata.start_pos + 1
         wrong.start_pos = metadata.start_pos
 

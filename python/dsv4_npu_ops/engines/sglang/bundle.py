@@ -10,13 +10,13 @@ from torch import Tensor
 
 from dsv4_npu_ops.engines.hooks import Hook, Unexpected
 from dsv4_npu_ops.engines.sglang.shadow import compare
+from dsv4_npu_ops.engines.sglang.step_call import first_rows, launch
 from dsv4_npu_ops.engines.sglang.tables import tables_of_allocator
 from dsv4_npu_ops.layout import StepRows
-from dsv4_npu_ops.layout.buffers import INT32, INT64, empty_tensors, number_of
-from dsv4_npu_ops.layout.capacity import group_capacity
+from dsv4_npu_ops.layout.buffers import INT32, INT64, number_of
 from dsv4_npu_ops.layout.step import STEP_FIELDS
 from dsv4_npu_ops.layout.step_rows import COMMITTED
-from dsv4_npu_ops.ops.step import bits, fill_step
+from dsv4_npu_ops.ops.step import bits, new_step
 from dsv4_npu_ops.ops.step_sizes import step_sizes
 
 _FIELDS = ("out_swa_loc", "out_c4_loc", "out_c128_loc", "out_c4_state_loc", "out_c128_state_loc")
@@ -40,24 +40,16 @@ def build_verify_bundle(
     if full is None or full.shape[0] != size * width or requests is None or requests.shape[0] < size:
         raise Unexpected("out_cache_loc that is not the verified tokens of the batch")
     tables = tables_of_allocator(batch.token_to_kv_pool_allocator, pool)
-    host_rows = StepRows(_first(torch.as_tensor(lens), size), COMMITTED, None, width)
-    _, c4_groups, c128_groups = step_sizes(host_rows)
-    tokens = size * width
-    room4, room128 = group_capacity(tokens, size, 4), group_capacity(tokens, size, 128)
+    host_rows = StepRows(
+        first_rows(lens if isinstance(lens, Tensor) else torch.tensor(lens), size), COMMITTED, None, width
+    )
+    tokens, c4_groups, c128_groups, *_ = launch(step_sizes, host_rows)
     rows = StepRows(tables.staging.to_device(host_rows.seq_lens)[0], COMMITTED, None, width)
-    wanted = [(INT64, tokens), (number_of(full.dtype), room4), (INT64, room128)]
-    wanted += [(INT32, tokens)] * 2 * tables.has_state_pages
-    swa, c4, c128, *states = made = empty_tensors(wanted, full.device)
-    try:
-        fill_step(tables.tables, rows, made, _BITS[len(made)], _first(requests, size))
-    except ValueError as error:
-        raise Unexpected(str(error)) from None
-    return type(reserved)(full, swa, _first(c4, c4_groups), _first(c128, c128_groups), *states)
-
-
-def _first(rows: Tensor, size: int) -> Tensor:
-    """A slice costs as much as a small op."""
-    return rows if rows.shape[0] == size else rows[:size]
+    numbers = [2, INT64, tokens, 2, number_of(full.dtype), c4_groups, 2, INT64, c128_groups]
+    states = (2, INT32, tokens) * 2 if tables.has_state_pages else ()
+    fields = _BITS[3 + len(states) // 3]
+    made = launch(new_step, tables.tables, rows, [*numbers, *states], fields, first_rows(requests, size))
+    return type(reserved)(full, *made)
 
 
 def shadow_build_verify_bundle(

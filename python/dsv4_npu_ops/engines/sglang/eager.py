@@ -13,33 +13,34 @@ from torch import Tensor
 
 from dsv4_npu_ops.engines.hooks import Hook, Unexpected
 from dsv4_npu_ops.engines.sglang.shadow import compare, live_pages
-from dsv4_npu_ops.engines.sglang.step_call import Buffers, StepCall
+from dsv4_npu_ops.engines.sglang.step_call import NewBuffers, NewStep, launch
 from dsv4_npu_ops.engines.sglang.tables import tables_of_backend
 from dsv4_npu_ops.engines.sglang.versions import installed, without_known_faults
 from dsv4_npu_ops.layout import StepRows
-from dsv4_npu_ops.layout.buffers import INT32, INT64, Buffer, empty_tensors
+from dsv4_npu_ops.layout.buffers import INT32, INT64, Buffer
 from dsv4_npu_ops.layout.capacity import group_capacity, page_columns
-from dsv4_npu_ops.layout.step_rows import COMMITTED, FINAL, PREFILL
+from dsv4_npu_ops.layout.step_rows import COMMITTED, FINAL, FINAL_RAGGED, PREFILL
+from dsv4_npu_ops.ops.step_sizes import step_sizes
 
 _MIXIN = "sglang.srt.hardware_backend.npu.attention.ascend_dsv4_backend.CompressorAscendBackendMixin"
 _RATIOS = (4, 128)
 _LEAD = {4: 8, 128: 128}
+_MOST_SIZES = 256
+"""Sizes of steps whose buffers are kept as the op takes them."""
 
 
 def build_compress_metadata(original: Callable[..., Any], self: Any, forward_batch: Any) -> None:
     """``_build_npu_compress_metadata``: groups, page tables and, where the kernels take them, state tables."""
     step = _plan(self, forward_batch)
-    step.call.run()
-    step.publish(self.forward_metadata)
+    step.publish(self.forward_metadata, step.call.run())
 
 
 def shadow_build_compress_metadata(original: Callable[..., Any], self: Any, forward_batch: Any) -> None:
     """SGLang builds; the same is built beside it and compared."""
     step = _plan(self, forward_batch)
     original(self, forward_batch)
-    step.call.run()
     mine = SimpleNamespace()
-    step.publish(mine)
+    step.publish(mine, step.call.run())
     named = without_known_faults(dict.fromkeys(_COMPARED), forward_batch.forward_mode.is_target_verify())
     theirs = {name: getattr(self.forward_metadata, name, None) for name in named}
     live = live_pages(step.call.tables.tables, theirs, torch.tensor(step.starts()), torch.tensor(step.finals))
@@ -61,7 +62,7 @@ _COMPARED = (
 class _EagerStep:
     """A step that is known to be possible; lengths and new tokens of its rows on the host."""
 
-    call: StepCall
+    call: NewStep
     finals: list[int]
     widths: int | list[int]
     groups: dict[int, int]
@@ -73,9 +74,8 @@ class _EagerStep:
         widths = [self.widths] * len(self.finals) if isinstance(self.widths, int) else self.widths
         return [max(0, final - width) for final, width in zip(self.finals, widths, strict=True)]
 
-    def publish(self, metadata: Any) -> None:
+    def publish(self, metadata: Any, buffers: dict[str, Tensor]) -> None:
         """Gives SGLang's metadata the names that its kernels read."""
-        buffers = self.call.buffers.named
         metadata.start_pos, metadata.seqused = buffers["start_pos"], buffers["seqused"]
         if self.call.tables.has_state_pages:
             for ratio in _RATIOS:
@@ -144,53 +144,52 @@ def _chunks(self: Any, forward_batch: Any) -> _EagerStep:
         given is not None and _host(given) != [final - width for final, width in zip(finals, widths, strict=True)]
     ):
         raise Unexpected("prefix lengths that are not the lengths without the chunk")
+    host_rows = StepRows(
+        torch.as_tensor(forward_batch.seq_lens_cpu), FINAL_RAGGED, torch.tensor(widths, dtype=torch.int64)
+    )
+    _, *groups, _, width, _ = launch(step_sizes, host_rows)
     rows = StepRows(forward_batch.seq_lens, PREFILL, prefixes)
     has_bundle = forward_batch.out_cache_loc_dsv4 is not None
-    return _step(self, forward_batch, rows, finals, widths, forward_batch.positions.shape[0], has_bundle)
+    tokens = forward_batch.positions.shape[0]
+    step = _step(self, forward_batch, rows, finals, max(1, width), tokens, has_bundle)
+    step.widths, step.groups = widths, dict(zip(_RATIOS, groups, strict=True))
+    return step
 
 
 def _step(
-    self: Any,
-    forward_batch: Any,
-    rows: StepRows,
-    finals: list[int],
-    widths: int | list[int],
-    tokens: int,
-    has_bundle: bool,
+    self: Any, forward_batch: Any, rows: StepRows, finals: list[int], width: int, tokens: int, has_bundle: bool
 ) -> _EagerStep:
     tables, batch = tables_of_backend(self), forward_batch.batch_size
     if not batch == rows.seq_lens.shape[0] == len(finals):
         raise Unexpected("lengths of another number of rows than the batch")
     longest = max(finals, default=0)
-    width = widths if isinstance(widths, int) else max(1, max(widths, default=0))
-    wanted: dict[str, Buffer] = {"start_pos": (INT32, batch), "seqused": (INT32, batch)}
-    groups: dict[int, int] = {}
-    for ratio in _RATIOS:
-        if ratio not in self._dsv4_unique_compress_ratios:
-            continue
-        room = group_capacity(tokens, batch, ratio)
-        wanted[f"positions_c{ratio}"] = INT64, room
-        if has_bundle:
-            wanted[f"out_c{ratio}_loc"] = INT32, room
-        columns = page_columns(longest, f"c{ratio}", tables.page_sizes[ratio])
-        wanted[f"c{ratio}_page_table"] = INT32, batch, columns
-        if isinstance(widths, list):
-            spans = zip(finals, widths, strict=True)
-            groups[ratio] = sum(final // ratio - (final - width) // ratio for final, width in spans)
-    if tables.has_state_pages:
-        pages = max(1, -(-longest // int(self.page_size)))
-        wanted |= {f"c{ratio}_state_page_table": (INT32, batch, pages) for ratio in _RATIOS}
-        if rows.form == FINAL:  # a decode
-            wanted |= {f"out_c{ratio}_state_loc": (INT32, batch) for ratio in _RATIOS}
+    ratios = [ratio for ratio in _RATIOS if ratio in self._dsv4_unique_compress_ratios]
+    columns = tuple(page_columns(longest, f"c{ratio}", tables.page_sizes[ratio]) for ratio in ratios)
+    pages = max(1, -(-longest // int(self.page_size)))
     arch35 = _is_arch35()
-    if not arch35:
-        for ratio in tables.state_ratios:
-            wanted[f"c{ratio}_state_locs"] = INT32, batch, _LEAD[ratio] + width
+    key = batch, tokens, width, rows.form, has_bundle, columns, pages, arch35
+    buffers = tables.new_buffers.get(key)
+    if buffers is None:
+        wanted: dict[str, Buffer] = {"start_pos": (INT32, batch), "seqused": (INT32, batch)}
+        for ratio, count in zip(ratios, columns, strict=True):
+            room = group_capacity(tokens, batch, ratio)
+            wanted[f"positions_c{ratio}"] = INT64, room
+            if has_bundle:
+                wanted[f"out_c{ratio}_loc"] = INT32, room
+            wanted[f"c{ratio}_page_table"] = INT32, batch, count
+        if tables.has_state_pages:
+            wanted |= {f"c{ratio}_state_page_table": (INT32, batch, pages) for ratio in _RATIOS}
+            if rows.form == FINAL:  # a decode
+                wanted |= {f"out_c{ratio}_state_loc": (INT32, batch) for ratio in _RATIOS}
+        if not arch35:
+            wanted |= {f"c{r}_state_locs": (INT32, batch, _LEAD[r] + width) for r in tables.state_ratios}
+        buffers = NewBuffers(wanted)
+        if len(tables.new_buffers) >= _MOST_SIZES:
+            tables.new_buffers.clear()
+        tables.new_buffers[key] = buffers
     cycle = forward_batch.req_pool_indices.to(torch.int32).contiguous() if arch35 else None
-    made = empty_tensors(wanted.values(), rows.seq_lens.device)
-    buffers = Buffers(dict(zip(wanted, made, strict=True)))
-    call = StepCall(tables, rows, forward_batch.req_pool_indices, buffers)
-    return _EagerStep(call, finals, widths, groups, width, cycle)
+    call = NewStep(tables, rows, forward_batch.req_pool_indices, buffers)
+    return _EagerStep(call, finals, width, {}, width, cycle)
 
 
 def _host(lengths: Tensor | list[int] | None) -> list[int]:

@@ -12,14 +12,16 @@ from torch import Tensor
 
 from dsv4_npu_ops.engines.hooks import Hook, Unexpected
 from dsv4_npu_ops.engines.sglang.shadow import compare, live_pages
-from dsv4_npu_ops.engines.sglang.step_call import Buffers, StepCall
+from dsv4_npu_ops.engines.sglang.step_call import Buffers, StepCall, first_rows, launch
 from dsv4_npu_ops.engines.sglang.tables import C128_TOKENS, SglangTables, tables_of_backend
 from dsv4_npu_ops.engines.sglang.versions import mirrors_lengths, without_known_faults
 from dsv4_npu_ops.layout import StepRows
 from dsv4_npu_ops.layout.step_rows import COMMITTED, FINAL
+from dsv4_npu_ops.ops.step_sizes import step_sizes
 
 _BACKEND = "sglang.srt.hardware_backend.npu.attention.ascend_dsv4_backend.DeepseekV4AscendAttnBackend"
-_LAUNCHES = "_dsv4_npu_ops_launches"
+_GRAPH = "_dsv4_npu_ops_graph"
+_C128_PAGES = "c128_page_table"
 FILLED = "_dsv4_npu_ops_filled"
 """On metadata: its positions of groups are those of the step, whatever the drafts turn out to be."""
 
@@ -31,10 +33,10 @@ def apply_graph_metadata(original: Callable[..., Any], self: Any, forward_batch:
     if not hasattr(self, "_refresh_graph_kernel_metadata"):  # until 0.5.16 one function does it all
         original(self, forward_batch)
         refresh.call.run()
-        setattr(refresh.metadata, FILLED, refresh.is_verify)
+        setattr(refresh.graph.metadata, FILLED, refresh.graph.is_verify)
         return
     refresh.call.run()
-    refresh.finish()
+    refresh.finish(forward_batch)
 
 
 def shadow_apply_graph_metadata(original: Callable[..., Any], self: Any, forward_batch: Any) -> None:
@@ -43,8 +45,9 @@ def shadow_apply_graph_metadata(original: Callable[..., Any], self: Any, forward
     original(self, forward_batch)
     beside = refresh.call.beside()
     beside.run()
-    theirs, tables = without_known_faults(refresh.call.buffers.named, refresh.is_verify), refresh.call.tables.tables
-    starts = refresh.live_lens_cpu if refresh.is_verify else refresh.final_lens_cpu - refresh.tokens_a_row
+    graph = refresh.graph
+    theirs, tables = without_known_faults(refresh.call.buffers.named, graph.is_verify), graph.tables.tables
+    starts = refresh.live_lens_cpu if graph.is_verify else refresh.final_lens_cpu - graph.tokens_a_row
     live = live_pages(tables, theirs, starts, refresh.final_lens_cpu)
     compare("_apply_dsv4_graph_metadata", theirs, beside.buffers.named, beside.run, live)
 
@@ -55,156 +58,165 @@ def update_after_draft(original: Callable[..., Any], self: Any, spec_info: Any, 
         original(self, spec_info, cuda_graph_bs)
 
 
+class _Graph:
+    """What a captured graph's replays have in common; kept with its metadata."""
+
+    def __init__(self, attention: Any, metadata: Any, tables: SglangTables, mode: Any, size: int) -> None:
+        """
+        Raises:
+            Unexpected: a graph of another kind than those known.
+        """
+        self.is_verify, self.is_decode = mode.is_target_verify(), mode.is_decode()
+        if not (self.is_verify or self.is_decode or mode.is_draft_extend_v2()):
+            raise Unexpected(f"a graph of mode {mode}")
+        self.attention, self.metadata, self.tables, self.mode, self.size = attention, metadata, tables, mode, size
+        self.ratios = [r for r in (4, 128) if getattr(attention, f"_dsv4_has_c{r}")]
+        # Until 0.5.17 a graph's rows are as wide as the drafts of all steps.
+        width = getattr(attention, "_dsv4_graph_tokens_per_req", None) or attention.speculative_num_draft_tokens
+        self.tokens_a_row = 1 if self.is_decode else int(width)
+        self.by_step_slots = self.is_decode and not self.ratios  # of a draft step: its tokens lie behind the lengths
+        self.has_committed_lens = not getattr(attention, "_is_dspark_algorithm", False)
+        self._page_size = int(attention.page_size)
+        self._c128_page_size = tables.page_sizes.get(128, 1)
+        self._page_tables = ["swa_page_table", *(f"c{ratio}_page_table" for ratio in self.ratios)]
+        self._all_columns: tuple[int | None, ...] = (None,) * len(self._page_tables)
+        self._buffers: dict[tuple[int | None, ...], Buffers] = {}
+
+    def serves(self, attention: Any, tables: SglangTables, mode: Any, size: int) -> bool:
+        """Whether it was made of these."""
+        same = self.attention is attention and self.tables is tables and self.mode is mode
+        return same and self.size == size
+
+    def buffers(self, longest: int) -> Buffers:
+        """What the graph reads and a launch fills: of each page table the columns that this replay needs, or an earlier
+        one has written. Kept for each extent of the tables."""
+        written = getattr(self.attention, "_graph_table_high_water", None)
+        if written is None:  # until 0.5.19 all columns are refreshed
+            columns = self._all_columns
+        else:
+            pages = -(-longest // self._page_size), -(-(longest // C128_TOKENS) // self._c128_page_size)
+            columns = tuple([max(1, written.get(name, 0), pages[name == _C128_PAGES]) for name in self._page_tables])
+        if columns not in self._buffers:
+            self._buffers[columns] = Buffers(self._named(dict(zip(self._page_tables, columns, strict=True))))
+        return self._buffers[columns]
+
+    def note_written(self, buffers: Buffers) -> None:
+        """Tells SGLang how many columns of its page tables hold something."""
+        written = getattr(self.attention, "_graph_table_high_water", None)
+        if written is not None:
+            written.update({name: buffers.named[name].shape[1] for name in self._page_tables if name in buffers.named})
+
+    def _named(self, columns: dict[str, int | None]) -> dict[str, Tensor]:
+        metadata = self.metadata
+        buffers = {"kv_lens": metadata.actual_seq_lengths_kv}
+        tables = ["swa_page_table"]
+        if self.ratios or not self.is_decode:
+            buffers["out_swa_loc"] = metadata.swa_loc
+        if self.is_decode or (self.is_verify and self.ratios):
+            buffers["start_pos"], buffers["seqused"] = metadata.start_pos, metadata.seqused
+        if self.is_verify or self.is_decode:
+            for ratio in self.ratios:
+                buffers[f"out_c{ratio}_loc"] = getattr(metadata, f"c{ratio}_loc")
+                buffers[f"positions_c{ratio}"] = getattr(metadata, f"positions_cmp_padding_c{ratio}")
+                tables.append(f"c{ratio}_page_table")
+        if self.tables.has_state_pages and self.ratios:  # of slots that a decode writes, and pages
+            for ratio in (4, 128):
+                tables.append(f"c{ratio}_state_page_table")
+                if self.is_decode:
+                    buffers[f"out_c{ratio}_state_loc"] = getattr(metadata, f"c{ratio}_state_loc")
+        for table in tables:  # of a buffer that graphs of all sizes share
+            buffers[table] = self.attention.graph_metadata[table][: self.size, : columns.get(table)]
+        for ratio, locs in getattr(metadata, "dsv4_explicit_state_block_tables", {}).items():
+            buffers[f"c{ratio}_state_locs"] = locs
+        if self.is_verify and getattr(self.attention, "_is_dspark_draft_worker", False):
+            buffers["window_locs"] = metadata.ori_sparse_indices.squeeze(1)
+        return buffers
+
+
+def _graph_of(self: Any, mode: Any, size: int) -> _Graph:
+    metadata, tables = self.forward_metadata, tables_of_backend(self)
+    known: _Graph | None = metadata.__dict__.get(_GRAPH)
+    if known is None or not known.serves(self, tables, mode, size):
+        known = metadata.__dict__[_GRAPH] = _Graph(self, metadata, tables, mode, size)
+    return known
+
+
 @dataclass(slots=True)
 class _Refresh:
     """A refresh that is known to be possible, but for what the launch refuses; it has changed nothing yet."""
 
-    attention: Any
-    forward_batch: Any
-    metadata: Any
+    graph: _Graph
     call: StepCall
     live_lens_cpu: Tensor
     final_lens_cpu: Tensor
-    tokens_a_row: int
-    is_verify: bool
-    by_step_slots: bool
-    columns: dict[str, int]
 
-    def finish(self) -> None:
+    def finish(self, forward_batch: Any) -> None:
         """What the launch does not write: numbers on the host, what SGLang copies as it is, and CANN's metadata ops,
         which are SGLang's to call."""
-        metadata, batch = self.metadata, self.forward_batch
-        if self.is_verify:
+        graph = self.graph
+        metadata, attention = graph.metadata, graph.attention
+        if graph.is_verify:
             metadata.seq_lens_cpu_int = self.final_lens_cpu
         elif mirrors_lengths():
             metadata.seq_lens_cpu_int = self.final_lens_cpu.clamp(min=1)
         banks = getattr(metadata, "dsv4_cycle_state_block_table", None)
         if banks is not None:
             banks.copy_(self.call.req_pool_indices)
-        if self.by_step_slots:
-            mapping = self.attention.token_to_kv_pool.full_to_swa_index_mapping
-            _map_slots(mapping, batch.out_cache_loc, metadata.swa_loc)
-        if self.columns:
-            self.attention._graph_table_high_water.update(self.columns)
-        setattr(metadata, FILLED, self.is_verify)
-        rows = self.call.req_pool_indices.shape[0]
-        self.attention._refresh_graph_kernel_metadata(
-            SimpleNamespace(fm=metadata, bs=rows, tokens_per_bs=self.tokens_a_row)
+        if graph.by_step_slots:
+            mapping = attention.token_to_kv_pool.full_to_swa_index_mapping
+            _map_slots(mapping, forward_batch.out_cache_loc, metadata.swa_loc)
+        graph.note_written(self.call.buffers)
+        setattr(metadata, FILLED, graph.is_verify)
+        attention._refresh_graph_kernel_metadata(
+            SimpleNamespace(fm=metadata, bs=graph.size, tokens_per_bs=graph.tokens_a_row)
         )
-        self.attention.forward_metadata = metadata
+        attention.forward_metadata = metadata
 
 
 def _plan(self: Any, forward_batch: Any) -> _Refresh:
     mode, size = forward_batch.forward_mode, forward_batch.batch_size
-    is_verify, is_decode = mode.is_target_verify(), mode.is_decode()
-    if not (is_verify or is_decode or mode.is_draft_extend_v2()):
-        raise Unexpected(f"a graph of mode {mode}")
     if forward_batch.seq_lens_cpu is None:
         raise Unexpected("no seq_lens_cpu")
-    metadata, tables = self.forward_metadata, tables_of_backend(self)
-    compresses = self._dsv4_has_c4 or self._dsv4_has_c128
+    graph = _graph_of(self, mode, size)
+    tables = graph.tables
     is_idle = (getattr(forward_batch, "actual_forward_mode", None) or mode).is_idle()
-    if compresses and not is_idle and getattr(forward_batch, "out_cache_loc_dsv4", None) is None:
+    if graph.ratios and not is_idle and getattr(forward_batch, "out_cache_loc_dsv4", None) is None:
         raise Unexpected("no out_cache_loc_dsv4")
-    # Until 0.5.17 a graph's rows are as wide as the drafts of all steps.
-    width = getattr(self, "_dsv4_graph_tokens_per_req", None) or self.speculative_num_draft_tokens
-    tokens_a_row = 1 if is_decode else int(width)
-    live, final, longest = _host_lengths(self, forward_batch, size, tokens_a_row, is_verify, is_idle)
-    if is_verify:
-        rows = StepRows(tables.staging.to_device(live)[0], COMMITTED, None, tokens_a_row)
+    live, final, longest = _host_lengths(graph, forward_batch, is_idle)
+    if graph.is_verify:
+        rows = StepRows(tables.staging.to_device(live)[0], COMMITTED, None, graph.tokens_a_row)
     else:
         on_device = forward_batch.seq_lens if forward_batch.seq_lens.device.type != "cpu" else final
-        rows = StepRows(on_device[:size], FINAL, None, tokens_a_row)
-    by_step_slots = is_decode and not compresses  # of a draft step: its tokens lie behind the lengths
-    columns = _columns(self, longest, tables)
-    buffers = _buffers(self, metadata, size, is_verify, is_decode, columns, tables.has_state_pages and compresses)
-    block = tokens_a_row if "window_locs" in buffers.named else 1
-    call = StepCall(tables, rows, forward_batch.req_pool_indices[:size], buffers, block)
-    return _Refresh(self, forward_batch, metadata, call, live, final, tokens_a_row, is_verify, by_step_slots, columns)
+        rows = StepRows(first_rows(on_device, size), FINAL, None, graph.tokens_a_row)
+    buffers = graph.buffers(longest)
+    block = graph.tokens_a_row if "window_locs" in buffers.named else 1
+    call = StepCall(tables, rows, first_rows(forward_batch.req_pool_indices, size), buffers, block)
+    return _Refresh(graph, call, live, final)
 
 
-def _host_lengths(
-    self: Any, forward_batch: Any, size: int, tokens_a_row: int, is_verify: bool, is_idle: bool
-) -> tuple[Tensor, Tensor, int]:
-    """Committed and final lengths, int32 on the host, 0 in padding rows, and the longest. SGLang says either of the
-    two, by algorithm."""
-    given = forward_batch.seq_lens_cpu[:size].int()
-    if not is_verify:
-        return given, given, max(given.tolist(), default=0)
+def _host_lengths(graph: _Graph, forward_batch: Any, is_idle: bool) -> tuple[Tensor, Tensor, int]:
+    """Committed lengths, final ones (int32), both 0 in padding rows and on the host, and the longest. SGLang says
+    either of the two, by algorithm."""
+    given, width = first_rows(forward_batch.seq_lens_cpu, graph.size), graph.tokens_a_row
+    if not graph.is_verify:
+        final = given.int()
+        return final, final, max(given.tolist(), default=0)
     if is_idle:
-        zeros = torch.zeros_like(given)
+        zeros = torch.zeros_like(given, dtype=torch.int32)
         return zeros, zeros, 0
-    explicit = getattr(getattr(forward_batch, "spec_info", None), "live_seq_lens_cpu", None)
-    if explicit is None and not getattr(self, "_is_dspark_algorithm", False):
+    explicit = getattr(forward_batch.spec_info, "live_seq_lens_cpu", None)
+    if explicit is None and graph.has_committed_lens:
         live = given
     elif explicit is None:
-        live = (given - tokens_a_row).clamp_(min=0)
+        live = (given - width).clamp_(min=0)
     else:
         live = torch.zeros_like(given)
-        explicit = torch.as_tensor(explicit).flatten()[:size]
+        explicit = torch.as_tensor(explicit).flatten()[: graph.size]
         live[: explicit.numel()].copy_(explicit)
-        if not torch.equal(given * (live > 0), (live + tokens_a_row) * (live > 0)):
+        if not torch.equal(given * (live > 0), (live + width) * (live > 0)):
             raise Unexpected("final lengths that are not the committed ones and a block")
-    lengths = live.tolist()
-    final = live + tokens_a_row
-    if 0 in lengths:
-        final *= live > 0
-    return live, final, max(lengths, default=0) + tokens_a_row
-
-
-def _columns(self: Any, longest: int, tables: SglangTables) -> dict[str, int]:
-    """Columns of each page table that this replay needs or an earlier one has written: what it refreshes."""
-    written = getattr(self, "_graph_table_high_water", None)
-    if written is None:  # until 0.5.19 all columns are refreshed
-        return {}
-    needed = {"swa_page_table": -(-longest // int(self.page_size))}
-    if self._dsv4_has_c4:
-        needed["c4_page_table"] = needed["swa_page_table"]
-    if self._dsv4_has_c128:
-        needed["c128_page_table"] = -(-(longest // C128_TOKENS) // tables.page_sizes[128])
-    return {key: max(1, columns, written.get(key, 0)) for key, columns in needed.items()}
-
-
-def _buffers(
-    self: Any,
-    metadata: Any,
-    size: int,
-    is_verify: bool,
-    is_decode: bool,
-    columns: dict[str, int],
-    has_state_pages: bool,
-) -> Buffers:
-    """What a graph reads and a launch fills; kept with the graph's metadata, for each extent of the page tables."""
-    kept = metadata.__dict__.setdefault(_LAUNCHES, {})
-    key = tuple(columns.values())
-    if key in kept:
-        return kept[key]
-    buffers = {"kv_lens": metadata.actual_seq_lengths_kv}
-    compresses = self._dsv4_has_c4 or self._dsv4_has_c128
-    tables = ["swa_page_table"]
-    if compresses or not is_decode:
-        buffers["out_swa_loc"] = metadata.swa_loc
-    if is_decode or (is_verify and compresses):
-        buffers["start_pos"], buffers["seqused"] = metadata.start_pos, metadata.seqused
-    if is_verify or is_decode:
-        for ratio, has_ratio in ((4, self._dsv4_has_c4), (128, self._dsv4_has_c128)):
-            if has_ratio:
-                buffers[f"out_c{ratio}_loc"] = getattr(metadata, f"c{ratio}_loc")
-                buffers[f"positions_c{ratio}"] = getattr(metadata, f"positions_cmp_padding_c{ratio}")
-                tables.append(f"c{ratio}_page_table")
-    if has_state_pages:  # of slots that a decode writes, and pages
-        for ratio in (4, 128):
-            tables.append(f"c{ratio}_state_page_table")
-            if is_decode:
-                buffers[f"out_c{ratio}_state_loc"] = getattr(metadata, f"c{ratio}_state_loc")
-    for table in tables:  # of a buffer that graphs of all sizes share
-        buffers[table] = self.graph_metadata[table][:size, : columns.get(table)]
-    for ratio, locs in getattr(metadata, "dsv4_explicit_state_block_tables", {}).items():
-        buffers[f"c{ratio}_state_locs"] = locs
-    if is_verify and getattr(self, "_is_dspark_draft_worker", False):
-        buffers["window_locs"] = metadata.ori_sparse_indices.squeeze(1)
-    kept[key] = Buffers(buffers)
-    return kept[key]
+    *_, longest, _, final = launch(step_sizes, StepRows(live, COMMITTED, None, width))
+    return live, final, max(longest, width)
 
 
 def _map_slots(mapping: Tensor, full: Tensor, swa: Tensor) -> None:

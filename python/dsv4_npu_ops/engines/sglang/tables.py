@@ -6,7 +6,8 @@ of slots of its own, and states have pages like everything else.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from operator import is_
 from typing import Any
 
 from torch import Tensor
@@ -48,6 +49,7 @@ class SglangTables:
         has_state_pages: states have pages, in tables of their own (until 0.5.17).
         sources: the tensors that the tables were made of; the first two are full slots and, from 0.5.18 on, the
             full-to-swa mapping.
+        new_buffers: of steps into new buffers, these as the op takes them, by all that decides their sizes.
     """
 
     tables: RequestTables
@@ -58,6 +60,7 @@ class SglangTables:
     state_ratios: tuple[int, ...]
     has_state_pages: bool
     sources: tuple[Tensor | None, ...]
+    new_buffers: dict[Any, Any] = field(default_factory=dict)
 
 
 def tables_of_backend(backend: Any) -> SglangTables:
@@ -68,9 +71,7 @@ def tables_of_backend(backend: Any) -> SglangTables:
     """
     pool = backend.req_to_token_pool
     if hasattr(pool, _SIX_TABLES[1]):
-        sources = tuple(getattr(pool, name) for name in _SIX_TABLES)
-        known = _known(backend, sources)
-        return known or _keep(backend, _make_of_six(sources, int(backend.page_size), _window(backend)))
+        return _of_six(backend, pool, _window(backend))
     sidecar = pool.req_to_c128_sidecar if backend._dsv4_has_c128 else None
     sources = backend.req_to_token, backend.token_to_kv_pool.full_to_swa_index_mapping, sidecar
     known = _known(backend, sources)
@@ -94,15 +95,20 @@ def tables_of_allocator(allocator: Any, pool: Any) -> SglangTables:
         Unexpected: something is not where this plug-in knows it.
     """
     if hasattr(pool, _SIX_TABLES[1]):
-        sources = tuple(getattr(pool, name) for name in _SIX_TABLES)
-        known = _known(allocator, sources)
-        return known or _keep(allocator, _make_of_six(sources, int(allocator.page_size), C128_TOKENS))
+        return _of_six(allocator, pool, C128_TOKENS)
     sources = pool.req_to_token, allocator.full_to_swa_index_mapping, pool.req_to_c128_sidecar
     known = _known(allocator, sources)
     if known is not None:
         return known
     made = _make(sources, int(allocator.page_size), int(pool.c128_page_size), True, C128_TOKENS, {})
     return _keep(allocator, made)
+
+
+def _of_six(owner: Any, pool: Any, window: int) -> SglangTables:
+    """Until 0.5.17; owner: what knows the page size, and keeps the tables."""
+    sources = tuple(getattr(pool, name) for name in _SIX_TABLES)
+    known = _known(owner, sources)
+    return known or _keep(owner, _make_of_six(sources, int(owner.page_size), window))
 
 
 def _window(backend: Any) -> int:
@@ -115,10 +121,8 @@ def _keep(owner: Any, made: SglangTables) -> SglangTables:
 
 
 def _known(owner: Any, sources: tuple[Tensor | None, ...]) -> SglangTables | None:
-    known = getattr(owner, _ATTRIBUTE, None)
-    if known is None or any(a is not b for a, b in zip(known.sources, sources, strict=True)):
-        return None
-    return known
+    known: SglangTables | None = getattr(owner, _ATTRIBUTE, None)
+    return known if known is not None and all(map(is_, known.sources, sources)) else None
 
 
 def _make(

@@ -212,8 +212,13 @@ inline const Op<std::tuple<at::Tensor, at::Tensor>(Tensors, Tensor, Tensor, Inte
 inline const Op<void(Tensors, Integers, MaybeTensor, Tensor, MaybeTensor, MaybeTensor, MaybeTensor, int64_t, int64_t,
                      int64_t, int64_t, Tensors, int64_t, Integers, Integers, int64_t, bool)>
     step{"dsv4_npu_ops::step", ""};
-inline const Op<std::tuple<c10::SymInt, c10::SymInt, c10::SymInt>(Tensor, MaybeTensor, int64_t, int64_t)> step_sizes{
-    "dsv4_npu_ops::step_sizes", ""};
+inline const Op<std::vector<at::Tensor>(Tensors, Integers, MaybeTensor, Tensor, MaybeTensor, MaybeTensor, MaybeTensor,
+                                        int64_t, int64_t, int64_t, int64_t, c10::SymIntArrayRef, int64_t, Integers,
+                                        Integers, int64_t, bool)>
+    step_new{"dsv4_npu_ops::step", "new"};
+inline const Op<std::tuple<c10::SymInt, c10::SymInt, c10::SymInt, c10::SymInt, c10::SymInt, at::Tensor>(
+    Tensor, MaybeTensor, int64_t, int64_t)>
+    step_sizes{"dsv4_npu_ops::step_sizes", ""};
 inline const Op<void(Tensors, Integers, int64_t, Tensor, Tensor, Tensor, Tensors, MaybeTensor, MaybeTensor)>
     write_req_tables{"dsv4_npu_ops::write_req_tables", ""};
 
@@ -226,7 +231,7 @@ inline size_t check_all() {
     return check(advance_step, apply_rotary, c4_slots_from_full, c4_slots_from_full_out, compressor_metadata,
                  draft_steps, empty_tensors, extend_from_lists, map_full_to_swa, payload_spans, release_pages,
                  reserve_extend, rope_gather, rope_gather_out, rope_tables, rope_tables_out, share_pages, step,
-                 step_sizes, write_req_tables);
+                 step_new, step_sizes, write_req_tables);
 }
 
 }  // namespace dsv4_npu_ops
