@@ -263,9 +263,30 @@ class ExtendFromListsDefault(Protocol):
         Tensor,
     ]: ...
 
+class ExtendFromListsNeeds(Protocol):
+    def __call__(
+        self,
+        prefix_lens: Tensor | None,
+        seq_lens: Tensor,
+        page_size: int,
+        c128_page_size: int,
+        swa_tail: int | None = None,
+    ) -> tuple[
+        int | SymInt,
+        int | SymInt,
+        int | SymInt,
+        int | SymInt,
+        int | SymInt,
+        int | SymInt,
+        Tensor,
+    ]: ...
+
 class ExtendFromLists(Protocol):
     @property
     def default(self) -> ExtendFromListsDefault: ...
+    @property
+    def needs(self) -> ExtendFromListsNeeds: ...
+    @overload
     def __call__(
         self,
         req_pool_indices: Tensor,
@@ -290,6 +311,23 @@ class ExtendFromLists(Protocol):
         Tensor,
         Tensor,
         Tensor,
+        Tensor,
+    ]: ...
+    @overload
+    def __call__(
+        self,
+        prefix_lens: Tensor | None,
+        seq_lens: Tensor,
+        page_size: int,
+        c128_page_size: int,
+        swa_tail: int | None = None,
+    ) -> tuple[
+        int | SymInt,
+        int | SymInt,
+        int | SymInt,
+        int | SymInt,
+        int | SymInt,
+        int | SymInt,
         Tensor,
     ]: ...
 
@@ -634,7 +672,7 @@ class StepSizesDefault(Protocol):
         int | SymInt,
         int | SymInt,
         int | SymInt,
-        int | SymInt,
+        Tensor,
     ]: ...
 
 class StepSizes(Protocol):
@@ -652,7 +690,7 @@ class StepSizes(Protocol):
         int | SymInt,
         int | SymInt,
         int | SymInt,
-        int | SymInt,
+        Tensor,
     ]: ...
 
 class WriteReqTablesDefault(Protocol):

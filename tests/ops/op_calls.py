@@ -147,6 +147,7 @@ def call_the_rest(tables):
     full_to_swa = torch.arange(10 * 16)
     lists = (pages, pages.clone(), pages.clone())
     table = torch.zeros(2, 3, dtype=torch.int32)
+    d.ops.extend_needs(*rows[1:], 16, 16)
     d.ops.extend_from_lists(*rows, last_loc, *lists, full_to_swa, table, owners, 135, 34, 1, 1, 16, 16)
     ends, requests = torch.tensor([0, 8, 9]), torch.tensor([1, 0])
     d.compressor_metadata(cos, sin, ends, starts, blocks, 128, 1, 4, 9, 2, req_pool_indices=requests)

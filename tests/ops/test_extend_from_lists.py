@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from reference.extend_from_lists import extend_from_lists as oracle
 
 import dsv4_npu_ops
-from dsv4_npu_ops.ops import extend_from_lists
+from dsv4_npu_ops.ops import extend_from_lists, extend_needs
 
 REQUESTS = 4
 POISON = -7
@@ -56,6 +56,9 @@ class World:
         """One call beside the oracle; checks all that either may write. rows: (request, prefix, seq)."""
         rows = [(request, prefix, seq, self.last.get(request, 10**6)) for request, prefix, seq in rows]
         op = Tensors(self, rows, device, dtypes)
+        ends = [torch.tensor([row[i] for row in rows], dtype=dtypes[i]) for i in (1, 2)]
+        prefixes = None if decode else ends[0]
+        needs = extend_needs(prefixes, ends[1], self.page_size, self.c128_page_size, swa_tail=swa_tail)
         want = oracle(
             rows,
             self.lists,
@@ -67,6 +70,16 @@ class World:
             swa_tail,
         )
         sizes = (*(len(want[i]) for i in (0, 2, 3, 4)), self.page_size, self.c128_page_size)
+        taken = [len(before) - len(pages) for before, pages in zip(op.lists_before, self.lists, strict=True)]
+        assert needs[:6] == (*(len(want[i]) for i in (0, 2, 3)), *taken)
+        changed = [
+            (i, column)
+            for i, (request, prefix, seq, _) in enumerate(rows)
+            if prefix < seq
+            for column in range(len(self.table[0]))
+            if self.table[request][column] != op.table_before[request][column]
+        ]
+        assert [(i, column) for i, begin, end in needs.new_columns.tolist() for column in range(begin, end)] == changed
         if decode:
             op.rows[1] = None
         got = extend_from_lists(*op.arguments(), *sizes, swa_tail=swa_tail)
@@ -96,6 +109,7 @@ class Tensors:
         self.mapping = torch.tensor(world.mapping, dtype=torch.int64, device=device)
         self.owners = torch.tensor(world.owners, dtype=torch.int32, device=device)
         self.lists = [torch.tensor([POISON, *pages], dtype=torch.int64, device=device)[1:] for pages in world.lists]
+        self.table_before = [list(row) for row in world.table]
         self.lists_before = [list(pages) for pages in world.lists]
         columns_of_rows = zip(*rows, strict=True) if rows else [()] * 4
         self.rows = [
@@ -195,6 +209,30 @@ def test_a_million_tokens(device, c128_page_size):
     world = World.of(128, c128_page_size, (8192, 8192, columns), columns, lambda ids: list(ids)[::-1])
     world.run([(1, 0, 2**20)], device)
     assert world.lists == [[], [], []]
+
+
+def test_needs_by_hand():
+    lens = torch.tensor([2046, 640, 512]), torch.tensor([2177, 640, 640])
+    needs = extend_needs(*lens, 128, 16)
+    assert needs[:6] == (131 + 128, 33 + 32, 2 + 1, 2 + 1, 2 + 1, 1)
+    assert needs.new_columns.tolist() == [[0, 1, 2]]
+    assert extend_needs(torch.tensor([0]), torch.tensor([300]), 128, 16, swa_tail=44).swa_pages == 1
+    assert extend_needs(None, torch.tensor([129, 5]), 128, 16)[:6] == (2, 0, 0, 1, 1, 0)
+    assert extend_needs(None, torch.tensor([], dtype=torch.int64), 128, 16)[:6] == (0,) * 6
+
+
+@pytest.mark.parametrize(
+    "prefixes, lens, message",
+    [
+        ([-1], [3], r"prefix_lens\[0\] is -1, expected at least 0"),
+        ([4], [3], r"seq_lens\[0\] is 3, expected no less than prefix_lens, which is 4"),
+        (None, [0], r"prefix_lens\[0\] is -1"),
+        ([1, 2], [3], r"prefix_lens has shape \[2\], expected \[1\]"),
+    ],
+)
+def test_needs_of_bad_rows(prefixes, lens, message):
+    with pytest.raises(ValueError, match=f"^extend_from_lists: {message}"):
+        extend_needs(None if prefixes is None else torch.tensor(prefixes), torch.tensor(lens), 128, 16)
 
 
 @pytest.mark.device_only

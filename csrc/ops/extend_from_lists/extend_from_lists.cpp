@@ -12,11 +12,12 @@ namespace dsv4 {
 namespace {
 
 // Returns whether the values are int64.
-int32_t check_row_values(const char* name, const at::Tensor& values, const at::Tensor& req_pool_indices) {
+int32_t check_row_values(const char* name, const at::Tensor& values, const at::Tensor& rows,
+                         const char* rows_name = "req_pool_indices") {
     check::dim(kExtendOp, name, values, 1);
     check::integer(kExtendOp, name, values);
-    check::same_device(kExtendOp, name, values, "req_pool_indices", req_pool_indices);
-    check::shape(kExtendOp, name, values, req_pool_indices.sizes());
+    check::same_device(kExtendOp, name, values, rows_name, rows);
+    check::shape(kExtendOp, name, values, rows.sizes());
     check::contiguous(kExtendOp, name, values);
     return values.scalar_type() == at::kLong;
 }
@@ -35,7 +36,32 @@ int64_t check_count(const char* name, int64_t count, int64_t most) {
     return count;
 }
 
+constexpr int64_t kMostSlots = std::numeric_limits<int32_t>::max();
+
+void check_page_sizes(ExtendFromListsParams& p, int64_t page_size, int64_t c128_page_size,
+                      std::optional<int64_t> swa_tail) {
+    p.page_shift = check::page_shift(kExtendOp, "full", page_size);
+    TORCH_CHECK_VALUE(page_size >= kRatioC4, kExtendOp, ": page_size is ", page_size, ", expected at least ", kRatioC4,
+                      ", the tokens of a group");
+    p.c128_page_shift = check::page_shift(kExtendOp, "c128", c128_page_size);
+    p.swa_tail = std::numeric_limits<int64_t>::max();
+    if (swa_tail.has_value()) {
+        p.swa_tail = check_count("swa_tail", *swa_tail, kMostSlots);
+    }
+}
+
 }  // namespace
+
+ExtendFromListsParams check_extend_needs(const std::optional<at::Tensor>& prefix_lens, const at::Tensor& seq_lens,
+                                         int64_t page_size, int64_t c128_page_size, std::optional<int64_t> swa_tail) {
+    ExtendFromListsParams p{};
+    p.seq_is_int64 = check_row_values("seq_lens", seq_lens, seq_lens, "seq_lens");
+    p.prefix_is_int64 =
+        prefix_lens.has_value() ? check_row_values("prefix_lens", *prefix_lens, seq_lens, "seq_lens") : kOneToken;
+    p.num_rows = seq_lens.size(0);
+    check_page_sizes(p, page_size, c128_page_size, swa_tail);
+    return p;
+}
 
 ExtendFromListsParams check_extend_from_lists(const ExtendTensors& tensors, int64_t num_tokens, int64_t num_c4,
                                               int64_t num_c128, int64_t num_c128_pages, int64_t page_size,
@@ -56,21 +82,13 @@ ExtendFromListsParams check_extend_from_lists(const ExtendTensors& tensors, int6
     p.table_row_elems = check_page_table(kExtendOp, "c128_table", tensors.c128_table, "req_pool_indices", requests);
     p.max_requests = tensors.c128_table.size(0);
     p.columns = static_cast<int32_t>(tensors.c128_table.size(1));
-    constexpr int64_t kMostSlots = std::numeric_limits<int32_t>::max();
     TORCH_CHECK_VALUE(p.num_slots <= kMostSlots, kExtendOp, ": full_to_swa has ", p.num_slots,
                       " entries, expected at most ", kMostSlots, ", the slots within int32");
     p.num_tokens = check_count("num_tokens", num_tokens, p.num_rows == 0 ? 0 : kMostSlots);
     p.num_c4 = check_count("num_c4", num_c4, num_tokens);
     p.num_c128 = check_count("num_c128", num_c128, num_tokens);
     p.num_replaced = check_count("num_c128_pages", num_c128_pages, num_c128);
-    p.page_shift = check::page_shift(kExtendOp, "full", page_size);
-    TORCH_CHECK_VALUE(page_size >= kRatioC4, kExtendOp, ": page_size is ", page_size, ", expected at least ", kRatioC4,
-                      ", the tokens of a group");
-    p.c128_page_shift = check::page_shift(kExtendOp, "c128", c128_page_size);
-    p.swa_tail = std::numeric_limits<int64_t>::max();
-    if (swa_tail.has_value()) {
-        p.swa_tail = check_count("swa_tail", *swa_tail, kMostSlots);
-    }
+    check_page_sizes(p, page_size, c128_page_size, swa_tail);
     return p;
 }
 
@@ -88,6 +106,10 @@ TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {
         " Tensor(c!) c128_owners, int num_tokens, int num_c4, int num_c128, int num_c128_pages, int page_size, int "
         "c128_page_size,"
         " int? swa_tail=None) -> (Tensor, Tensor, Tensor, Tensor, Tensor)");
+    m.def(
+        "extend_from_lists.needs(Tensor? prefix_lens, Tensor seq_lens, int page_size, int c128_page_size,"
+        " int? swa_tail=None) -> (SymInt num_tokens, SymInt num_c4, SymInt num_c128, SymInt full_pages,"
+        " SymInt swa_pages, SymInt c128_pages, Tensor new_columns)");
 }
 
 }  // namespace dsv4

@@ -44,6 +44,10 @@ ExtendFromListsParams check_extend_from_lists(const ExtendTensors& tensors, int6
                                               int64_t num_c128, int64_t num_c128_pages, int64_t page_size,
                                               int64_t c128_page_size, std::optional<int64_t> swa_tail);
 
+// Checks the arguments of extend_from_lists.needs likewise: host lengths, page sizes and the tail.
+ExtendFromListsParams check_extend_needs(const std::optional<at::Tensor>& prefix_lens, const at::Tensor& seq_lens,
+                                         int64_t page_size, int64_t c128_page_size, std::optional<int64_t> swa_tail);
+
 ExtendedSlots empty_extended_slots(const ExtendFromListsParams& p, const at::Tensor& on);
 
 // Registers the op over a backend's run(params, tensors, slots).

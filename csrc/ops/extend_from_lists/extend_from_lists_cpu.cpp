@@ -1,6 +1,11 @@
+#include <ATen/ops/empty.h>
+#include <c10/core/SymInt.h>
 #include <c10/util/SmallVector.h>
 
+#include <algorithm>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 #include "ops/extend_from_lists/extend_from_lists.h"
 
@@ -41,12 +46,16 @@ ExtendRow read_row(const ExtendTensors& rows, int64_t i, const ExtendFromListsPa
                      read(rows.last_loc, p.last_is_int64, i)};
 }
 
-void check_row(const ExtendRow& row, int64_t i, const ExtendFromListsParams& p) {
-    const int32_t fault = extend_row_fault(row, p);
-    TORCH_CHECK_VALUE(fault != kExtendNegativePrefix, kExtendOp, ": prefix_lens[", i, "] is ", row.prefix,
+void check_lengths(const ExtendRow& row, int64_t i) {
+    TORCH_CHECK_VALUE(row.prefix >= 0 || is_extend_padding(row), kExtendOp, ": prefix_lens[", i, "] is ", row.prefix,
                       ", expected at least 0");
-    TORCH_CHECK_VALUE(fault != kExtendEndBeforePrefix, kExtendOp, ": seq_lens[", i, "] is ", row.seq,
+    TORCH_CHECK_VALUE(row.seq >= row.prefix, kExtendOp, ": seq_lens[", i, "] is ", row.seq,
                       ", expected no less than prefix_lens, which is ", row.prefix);
+}
+
+void check_row(const ExtendRow& row, int64_t i, const ExtendFromListsParams& p) {
+    check_lengths(row, i);
+    const int32_t fault = extend_row_fault(row, p);
     TORCH_CHECK_VALUE(fault != kExtendUnknownRequest, kExtendOp, ": req_pool_indices[", i, "] is ", row.request,
                       ", expected 0 <= index < ", p.max_requests, " (rows of c128_table)");
     TORCH_CHECK_VALUE(fault != kExtendBeyondTable, kExtendOp, ": seq_lens[", i, "] is ", row.seq,
@@ -196,8 +205,38 @@ void run(const ExtendFromListsParams& p, const ExtendTensors& tensors, const Ext
     }
 }
 
+// (tokens, groups of 4 and 128, pages of full, swa and c128, int64 [N, 3])
+using Needs =
+    std::tuple<c10::SymInt, c10::SymInt, c10::SymInt, c10::SymInt, c10::SymInt, c10::SymInt, at::Tensor>;
+
+Needs extend_needs(const std::optional<at::Tensor>& prefix_lens, const at::Tensor& seq_lens, int64_t page_size,
+                   int64_t c128_page_size, std::optional<int64_t> swa_tail) {
+    const ExtendFromListsParams p = check_extend_needs(prefix_lens, seq_lens, page_size, c128_page_size, swa_tail);
+    ExtendCounts total{};
+    std::vector<int64_t> columns;
+    for (int64_t i = 0; i < p.num_rows; ++i) {
+        const int64_t seq = read(seq_lens, p.seq_is_int64, i);
+        const int64_t prefix = p.prefix_is_int64 == kOneToken ? seq - 1 : read(*prefix_lens, p.prefix_is_int64, i);
+        const ExtendRow row{0, prefix, seq, 0};
+        check_lengths(row, i);
+        const ExtendCounts counts = extend_counts(row, p);
+        add_counts(total, counts);
+        if (counts.c128_pages > 0) {
+            const int64_t begin = pages_for(groups_in(prefix, kRatioC128), p.c128_page_shift);
+            columns.insert(columns.end(), {i, begin, begin + counts.c128_pages});
+        }
+    }
+    at::Tensor new_columns = at::empty({static_cast<int64_t>(columns.size()) / 3, 3}, at::kLong);
+    std::copy(columns.begin(), columns.end(), new_columns.mutable_data_ptr<int64_t>());
+    return {total.tokens,    total.c4,        total.c128,
+            total.full_pages, total.swa_pages, total.c128_pages, std::move(new_columns)};
+}
+
 }  // namespace
 
-TORCH_LIBRARY_IMPL(dsv4_npu_ops, CPU, m) { register_extend_from_lists<&run>(m); }
+TORCH_LIBRARY_IMPL(dsv4_npu_ops, CPU, m) {
+    register_extend_from_lists<&run>(m);
+    m.impl("extend_from_lists.needs", &extend_needs);
+}
 
 }  // namespace dsv4

@@ -11,7 +11,7 @@ from dsv4_npu_ops.ops.compress_metadata import (
 )
 from dsv4_npu_ops.ops.compressor_metadata import compressor_metadata
 from dsv4_npu_ops.ops.draft_steps import build_draft_steps
-from dsv4_npu_ops.ops.extend_from_lists import extend_from_lists
+from dsv4_npu_ops.ops.extend_from_lists import extend_from_lists, extend_needs
 from dsv4_npu_ops.ops.map_full_to_swa import map_full_to_swa
 from dsv4_npu_ops.ops.release_pages import release_pages
 from dsv4_npu_ops.ops.reserve_extend import reserve_extend
@@ -36,6 +36,7 @@ __all__ = [
     "c4_slots_from_full",
     "compressor_metadata",
     "extend_from_lists",
+    "extend_needs",
     "flatten_verify_bundle",
     "map_full_to_swa",
     "release_pages",

@@ -1,9 +1,44 @@
 """Extending requests with pages from lists: wrapper and fake kernel of ``torch.ops.dsv4_npu_ops.extend_from_lists``."""
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from dsv4_npu_ops.ops.fake_kernels import fake_kernel
+
+_needs = torch.ops.dsv4_npu_ops.extend_from_lists.needs
+
+
+class ExtendNeeds(NamedTuple):
+    """What ``extend_from_lists`` brings and takes: new tokens, groups of 4 and of 128 that they complete, pages of each
+    list, and int64 ``[N, 3]`` (row, begin, end) of the columns of ``c128_table`` that get new pages."""
+
+    num_tokens: int
+    num_c4: int
+    num_c128: int
+    full_pages: int
+    swa_pages: int
+    c128_pages: int
+    new_columns: Tensor
+
+
+def extend_needs(
+    prefix_lens: Tensor | None, seq_lens: Tensor, page_size: int, c128_page_size: int, *, swa_tail: int | None = None
+) -> ExtendNeeds:
+    """What ``extend_from_lists`` brings and takes, for capacity checks on the host before anything changes.
+
+    Args:
+        prefix_lens, seq_lens: ``[B]`` int32 or int64 host tensors: tokens before and with the new ones. Without
+            ``prefix_lens`` each row brings one token.
+        page_size, c128_page_size, swa_tail: as in ``extend_from_lists``.
+
+    Raises:
+        ValueError: wrong dtype, shape or device, or a bad row.
+
+    Source: docs/spec.md, lists of free pages.
+    """
+    return ExtendNeeds(*_needs(prefix_lens, seq_lens, page_size, c128_page_size, swa_tail))
 
 
 def extend_from_lists(
@@ -106,3 +141,14 @@ def _(
         full_to_swa.new_empty((num_c128,), dtype=torch.int32),
         full_to_swa.new_empty((num_c128_pages,), dtype=torch.int32),
     )
+
+
+@fake_kernel("extend_from_lists.needs")
+def _(
+    prefix_lens: Tensor | None, seq_lens: Tensor, page_size: int, c128_page_size: int, swa_tail: int | None = None
+) -> tuple[torch.SymInt | Tensor, ...]:
+    if seq_lens.device.type != "cpu":
+        raise ValueError(f"extend_from_lists: seq_lens is on {seq_lens.device}, expected a host tensor (cpu)")
+    context = torch.library.get_ctx()
+    sizes = [context.new_dynamic_size() for _ in range(7)]
+    return *sizes[:6], seq_lens.new_empty((sizes[6], 3), dtype=torch.int64)

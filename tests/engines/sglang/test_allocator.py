@@ -5,9 +5,8 @@ import random
 import pytest
 import torch
 
-from dsv4_npu_ops.engines.sglang import allocator as replacements
 from engines.sglang.allocations import GROUP, PAGE, Pools, assert_same, assert_same_bundles, assert_same_state, ours
-from engines.sglang.world import C128_PAGE, VERSION, sgl
+from engines.sglang.world import VERSION, sgl
 
 ROWS, CONTEXT = 5, 3 * GROUP
 
@@ -317,7 +316,8 @@ def test_one_launch_and_nothing_read():
                     setattr(sgl.hooks, function, original)
             assert counted.waits == [], name
             launched = [op for op in counted.launches if op.startswith("dsv4_npu_ops::")]
-            assert launched == ["dsv4_npu_ops::extend_from_lists"], name
+            on_host = "dsv4_npu_ops::extend_from_lists.needs"
+            assert launched == [on_host, "dsv4_npu_ops::extend_from_lists"], name
             # What is left are views: the rest of each list.
             others = {op for op in counted.launches if not op.startswith("dsv4_npu_ops::")}
             assert others <= {"aten::slice.Tensor"}, (name, others)
@@ -376,10 +376,10 @@ UNEXPECTED = [
     (dict(req_pool_indices=None), "no req_pool_indices"),
     (dict(req_to_token_pool=None), "no req_pool_indices or req_to_token_pool"),
     (dict(extend_num_tokens=99), "extend_num_tokens that is not the sum"),
-    (dict(seq_lens_cpu=torch.tensor([99]), extend_num_tokens=-1), "one shorter than its prefix"),
-    (dict(prefix_lens_cpu=torch.tensor([100, 0])), "of different lengths"),
+    (dict(seq_lens_cpu=torch.tensor([99]), extend_num_tokens=-1), "expected no less than prefix_lens, which is 100"),
+    (dict(prefix_lens_cpu=torch.tensor([100, 0])), "prefix_lens has shape [2], expected [1]"),
     (dict(prefix_lens=torch.tensor([100, 0])), "rows of different numbers"),
-    (dict(prefix_lens_cpu=None), "no vector on the host"),
+    (dict(prefix_lens_cpu=None), "lengths that are no tensor on the host"),
     (dict(seq_lens=torch.tensor([200.0])), "seq_lens has dtype Float"),
     # A device does not look before it starts.
     pytest.param(
@@ -457,10 +457,3 @@ def test_columns_in_use_are_read_when_they_are_first_asked_for():
         pools.start(2, 0, GROUP, matched=3 * GROUP)
     pair("extend", [(2, 3 * GROUP)])
     assert pair.ours.allocator.c128_page_refcount[1:6].tolist() == [3, 2, 2, 1, 1]
-
-
-def test_needs_by_hand():
-    """Three rows: 2046 to 2177 in pages of 128 and of 16 groups, nothing, and a whole page."""
-    needs = replacements._needs([(2046, 2177), (640, 640), (512, 640)], PAGE, C128_PAGE, None)
-    assert needs == (259, 65, 3, 3, 3, [(0, 1, 2)]) and needs.c128_pages == 1
-    assert replacements._needs([(0, 300)], PAGE, C128_PAGE, 44).swa_pages == 1

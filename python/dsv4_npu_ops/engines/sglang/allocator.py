@@ -13,32 +13,20 @@ can be, so that nothing is read where it cannot.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from functools import cache
+from typing import Any
 
+import torch
 from torch import Tensor
 
+import dsv4_npu_ops.ops  # noqa: F401  (loading it registers torch.ops.dsv4_npu_ops)
 from dsv4_npu_ops.engines.hooks import Hook, Unexpected
 from dsv4_npu_ops.engines.sglang import c128_pages
-from dsv4_npu_ops.ops import extend_from_lists
+from dsv4_npu_ops.engines.sglang.step_call import launch
 
-_C4, _C128 = 4, 128
+_needs = torch.ops.dsv4_npu_ops.extend_from_lists.needs
+_extend_from_lists = torch.ops.dsv4_npu_ops.extend_from_lists.default
 _ALLOCATOR = "sglang.srt.hardware_backend.npu.dsv4.dsv4_allocator.DSV4NPUTokenToKVPoolAllocator"
-
-
-class _Needs(NamedTuple):
-    """What the rows of a call bring and take: tokens, groups of 4 and 128, pages."""
-
-    tokens: int
-    c4: int
-    c128: int
-    full_pages: int
-    swa_pages: int
-    new_columns: list[tuple[int, int, int]]
-    """(row of the batch, begin, end) of the columns of the sidecar that get new pages."""
-
-    @property
-    def c128_pages(self) -> int:
-        return sum(end - begin for _, begin, end in self.new_columns)
 
 
 def alloc_extend(
@@ -56,7 +44,7 @@ def alloc_extend(
 ) -> Any:
     """``alloc_extend``: chunks of prefills, and the reservations of speculative decoding in whole pages."""
     rows = (req_pool_indices, prefix_lens, seq_lens, last_loc)
-    return _extend(self, req_to_token_pool, rows, _pairs(prefix_lens_cpu, seq_lens_cpu), extend_num_tokens)
+    return _extend(self, req_to_token_pool, rows, (prefix_lens_cpu, seq_lens_cpu), extend_num_tokens)
 
 
 def alloc_decode(
@@ -70,9 +58,8 @@ def alloc_decode(
     req_to_token_pool: Any = None,
 ) -> Any:
     """``alloc_decode``: one token a row. SGLang's own keeps pages of full when swa has none left."""
-    lengths = _host_list(seq_lens_cpu)
-    host_rows = [(length - 1, length) for length in lengths]
-    return _extend(self, req_to_token_pool, (req_pool_indices, None, seq_lens, last_loc), host_rows, len(lengths))
+    rows = (req_pool_indices, None, seq_lens, last_loc)
+    return _extend(self, req_to_token_pool, rows, (None, seq_lens_cpu), seq_lens.shape[0])
 
 
 def alloc_extend_swa_tail(
@@ -90,32 +77,32 @@ def alloc_extend_swa_tail(
     req_to_token_pool: Any = None,
 ) -> Any:
     """``alloc_extend_swa_tail``: a decode instance's reservation of a prompt, with swa slots for its window only."""
-    host_rows = _pairs(prefix_lens_cpu, seq_lens_cpu)
     # SGLang counts a tail's pages from the tail's start, so that slot and token agree only from a page's start on.
-    if len(host_rows) != 1 or not 0 <= swa_tail_len <= extend_num_tokens:
+    if seq_lens_cpu.shape[0] != 1 or not 0 <= swa_tail_len <= extend_num_tokens:
         raise Unexpected("a swa tail of other than one request, or longer than what is new")
-    if swa_tail_len and (host_rows[0][1] - swa_tail_len) % self.page_size:
+    if swa_tail_len and (seq_lens_cpu.tolist()[0] - swa_tail_len) % self.page_size:
         raise Unexpected("a swa tail that does not start at a page")
     rows = (req_pool_indices, prefix_lens, seq_lens, last_loc)
-    return _extend(self, req_to_token_pool, rows, host_rows, extend_num_tokens, swa_tail_len)
+    return _extend(self, req_to_token_pool, rows, (prefix_lens_cpu, seq_lens_cpu), extend_num_tokens, swa_tail_len)
 
 
 def _extend(
     allocator: Any,
     request_pool: Any,
     rows: tuple[Any, ...],
-    host_rows: list[tuple[int, int]],
+    host_lens: tuple[Tensor | None, Tensor],
     num_tokens: int,
     swa_tail: int | None = None,
 ) -> Any:
-    """SGLang's bundle, or None when a pool is short. rows: as the op takes them; host_rows: prefix and final length."""
-    _check_known(allocator, request_pool, rows, len(host_rows))
+    """SGLang's bundle, or None when a pool is short. rows: as the op takes them; host_lens: prefixes and lengths."""
+    _check_known(allocator, request_pool, rows, host_lens)
     full, swa, c128 = allocator.full_attn_allocator, allocator.swa_attn_allocator, allocator.c128_attn_allocator
-    needs = _needs(host_rows, allocator.page_size, c128.page_size, swa_tail)
-    if needs.tokens != num_tokens:
+    page_size = allocator.page_size
+    needs = launch(_needs, *host_lens, page_size, c128.page_size, swa_tail)
+    tokens, num_c4, num_c128, full_pages, swa_pages, num_c128_pages, new_columns = needs
+    if tokens != num_tokens:
         raise Unexpected("extend_num_tokens that is not the sum of the rows")
-    num_c128_pages = needs.c128_pages
-    taken = [(pool, n) for pool, n in ((full, needs.full_pages), (swa, needs.swa_pages), (c128, num_c128_pages)) if n]
+    taken = [(pool, n) for pool, n in ((full, full_pages), (swa, swa_pages), (c128, num_c128_pages)) if n]
     short = [(pool, count) for pool, count in taken if count > pool.free_pages.shape[0]]
     for pool, count in short:
         if count > pool.available_size() // pool.page_size:
@@ -125,41 +112,48 @@ def _extend(
         c128_pages.track(allocator, request_pool)
     for pool, _ in short:
         pool.merge_and_sort_free()
-    try:
-        *loc, replaced = extend_from_lists(
-            requests,
-            prefix_lens,
-            seq_lens,
-            last_loc,
-            full.free_pages,
-            swa.free_pages,
-            c128.free_pages,
-            allocator.full_to_swa_index_mapping,
-            request_pool.req_to_c128_sidecar,
-            allocator.c128_page_refcount,
-            needs.tokens,
-            needs.c4,
-            needs.c128,
-            num_c128_pages,
-            allocator.page_size,
-            c128.page_size,
-            swa_tail=swa_tail,
-        )
-    except ValueError as error:
-        raise Unexpected(str(error)) from None
+    *loc, replaced = launch(
+        _extend_from_lists,
+        requests,
+        prefix_lens,
+        seq_lens,
+        last_loc,
+        full.free_pages,
+        swa.free_pages,
+        c128.free_pages,
+        allocator.full_to_swa_index_mapping,
+        request_pool.req_to_c128_sidecar,
+        allocator.c128_page_refcount,
+        tokens,
+        num_c4,
+        num_c128,
+        num_c128_pages,
+        page_size,
+        c128.page_size,
+        swa_tail,
+    )
     for pool, count in taken:
         pool.free_pages = pool.free_pages[count:]
     # As SGLang has it where no group is completed, its type included.
-    loc[3] = loc[3] if needs.c128 else allocator._empty_loc
-    from sglang.srt.model_executor.forward_batch_info import DSV4OutCacheLoc
-
-    bundle = DSV4OutCacheLoc(*loc)
-    c128_pages.mark_written(bundle, request_pool, replaced, needs.new_columns)
+    loc[3] = loc[3] if num_c128 else allocator._empty_loc
+    bundle = _bundle_type()(*loc)
+    c128_pages.mark_written(bundle, request_pool, replaced, new_columns.tolist() if num_c128_pages else [])
     return bundle
 
 
-def _check_known(allocator: Any, request_pool: Any, rows: tuple[Any, ...], count: int) -> None:
+@cache
+def _bundle_type() -> Callable[..., Any]:
+    from sglang.srt.model_executor.forward_batch_info import DSV4OutCacheLoc
+
+    return DSV4OutCacheLoc  # type: ignore[no-any-return]
+
+
+def _check_known(allocator: Any, request_pool: Any, rows: tuple[Any, ...], host_lens: tuple[Any, Any]) -> None:
     """Raises Unexpected unless the pools are paged as SGLang's NPU allocator does it."""
+    given = [lens for lens, on_device in zip(host_lens, rows[1:3], strict=True) if on_device is not None]
+    if not all(isinstance(lens, Tensor) and lens.is_cpu for lens in given):
+        raise Unexpected("lengths that are no tensor on the host")
+    count = host_lens[1].shape[0]
     if request_pool is None or rows[0] is None:
         raise Unexpected("no req_pool_indices or req_to_token_pool")
     for row in rows:
@@ -173,40 +167,6 @@ def _check_known(allocator: Any, request_pool: Any, rows: tuple[Any, ...], count
         raise Unexpected("allocators of different kinds or page sizes")
     if full.debug_mode or swa.debug_mode or c128.debug_mode:
         raise Unexpected("SGLANG_DEBUG_MEMORY_POOL, whose checks are SGLang's own")
-
-
-def _needs(host_rows: list[tuple[int, int]], page_size: int, c128_page_size: int, swa_tail: int | None) -> _Needs:
-    tokens = c4 = c128 = full_pages = 0
-    new_columns = []
-    for i, (prefix, seq) in enumerate(host_rows):
-        if prefix == seq:
-            continue
-        if not 0 <= prefix < seq:
-            raise Unexpected("a negative length, or one shorter than its prefix")
-        tokens += seq - prefix
-        c4 += seq // _C4 - prefix // _C4
-        full_pages += -(-seq // page_size) - -(-prefix // page_size)
-        first, end = prefix // _C128, seq // _C128
-        if first < end:
-            c128 += end - first
-            begin_column, end_column = -(-first // c128_page_size), -(-end // c128_page_size)
-            if begin_column < end_column:
-                new_columns.append((i, begin_column, end_column))
-    swa_pages = full_pages if swa_tail is None else -(-swa_tail // page_size)
-    return _Needs(tokens, c4, c128, full_pages, swa_pages, new_columns)
-
-
-def _pairs(prefix_lens_cpu: Tensor, seq_lens_cpu: Tensor) -> list[tuple[int, int]]:
-    prefixes, seqs = _host_list(prefix_lens_cpu), _host_list(seq_lens_cpu)
-    if len(prefixes) != len(seqs):
-        raise Unexpected("prefix_lens_cpu and seq_lens_cpu of different lengths")
-    return list(zip(prefixes, seqs, strict=True))
-
-
-def _host_list(lengths: Any) -> list[int]:
-    if not isinstance(lengths, Tensor) or lengths.device.type != "cpu" or lengths.dim() != 1:
-        raise Unexpected("lengths that are no vector on the host")
-    return lengths.tolist()
 
 
 HOOKS = (

@@ -193,6 +193,9 @@ inline const Op<std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::T
     Tensor, MaybeTensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, int64_t, int64_t, int64_t,
     int64_t, int64_t, int64_t, std::optional<int64_t>)>
     extend_from_lists{"dsv4_npu_ops::extend_from_lists", ""};
+inline const Op<std::tuple<c10::SymInt, c10::SymInt, c10::SymInt, c10::SymInt, c10::SymInt, c10::SymInt, at::Tensor>(
+    MaybeTensor, Tensor, int64_t, int64_t, std::optional<int64_t>)>
+    extend_from_lists_needs{"dsv4_npu_ops::extend_from_lists", "needs"};
 inline const Op<void(Tensor, Tensor, Tensor, Tensor, int64_t, int64_t)> map_full_to_swa{"dsv4_npu_ops::map_full_to_swa",
                                                                                         ""};
 inline const Op<std::vector<int64_t>(int64_t, int64_t, int64_t)> payload_spans{"dsv4_npu_ops::payload_spans", ""};
@@ -229,7 +232,7 @@ inline size_t check_all() {
         return sizeof...(ops);
     };
     return check(advance_step, apply_rotary, c4_slots_from_full, c4_slots_from_full_out, compressor_metadata,
-                 draft_steps, empty_tensors, extend_from_lists, map_full_to_swa, payload_spans, release_pages,
+                 draft_steps, empty_tensors, extend_from_lists, extend_from_lists_needs, map_full_to_swa, payload_spans, release_pages,
                  reserve_extend, rope_gather, rope_gather_out, rope_tables, rope_tables_out, share_pages, step,
                  step_new, step_sizes, write_req_tables);
 }
