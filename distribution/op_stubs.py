@@ -35,7 +35,6 @@ ARGUMENTS = {
     "Tensor[]": "Sequence[Tensor]",
     "Tensor?[]": "Sequence[Tensor | None]",
     "int[]": "Sequence[int]",
-    "SymInt[]": "Sequence[int | SymInt]",
     "bool": "bool",
     "Device": "torch.device",
     "ScalarType": "torch.dtype",

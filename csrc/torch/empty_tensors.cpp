@@ -1,5 +1,6 @@
 #include "torch/empty_tensors.h"
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
@@ -27,8 +28,11 @@ std::vector<at::Tensor> empty_tensors(at::IntArrayRef numbers, at::Device device
         TORCH_CHECK_VALUE(fits && numbers[next] >= 0 && numbers[next] < static_cast<int64_t>(std::size(kDtypes)), kOp,
                           ": numbers are ", numbers,
                           ", expected of each tensor how many follow, the number of a dtype, and sizes");
-        const at::TensorOptions options = at::TensorOptions().dtype(kDtypes[numbers[next]]).device(device);
-        tensors.push_back(at::empty(numbers.slice(next + 1, count - 1), options));
+        const at::IntArrayRef sizes = numbers.slice(next + 1, count - 1);
+        const at::ScalarType dtype = kDtypes[numbers[next]];
+        // What at::empty comes to on a CPU, without the way there.
+        tensors.push_back(device.is_cpu() ? at::Tensor(at::detail::empty_cpu(sizes, dtype))
+                                          : at::empty(sizes, at::TensorOptions().dtype(dtype).device(device)));
         next += count;
     }
     return tensors;

@@ -303,7 +303,7 @@ TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {
         " int window_block=1, bool closes_cu_seqlens=False) -> ()");
     m.def(
         "step.new(Tensor[] tables, int[] addressing, Tensor? req_pool_indices, Tensor seq_lens, Tensor? operand,"
-        " Tensor? rope_cos, Tensor? rope_sin, int form, int width, int window, int max_context_len, SymInt[] buffers,"
+        " Tensor? rope_cos, Tensor? rope_sin, int form, int width, int window, int max_context_len, int[] buffers,"
         " int fields, int[] dummy_slots=[0, 0, 0, 0, 0, 0], int[] dummy_pages=[-1, -1, -1, -1, 0, 0],"
         " int window_block=1, bool closes_cu_seqlens=False) -> Tensor[]");
 }

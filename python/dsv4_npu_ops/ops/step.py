@@ -1,13 +1,14 @@
 """One step: wrapper and fake kernel of ``torch.ops.dsv4_npu_ops.step``."""
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import torch
 from torch import Tensor
 
 import dsv4_npu_ops._C  # noqa: F401  (loading it registers torch.ops.dsv4_npu_ops)
-from dsv4_npu_ops.layout.buffers import Buffer, numbers_of
+from dsv4_npu_ops.layout.buffers import Buffer, empty_tensors, numbers_of
 from dsv4_npu_ops.layout.kv_layout import POOLS
 from dsv4_npu_ops.layout.step import STEP_FIELDS, Step
 from dsv4_npu_ops.layout.step_rows import StepRows
@@ -182,7 +183,7 @@ class ResultFields:
     def __init__(self, paths: Mapping[str, str]) -> None:
         self._paths = dict(paths)
         self._present: dict[tuple[int, ...], tuple[Callable[[object], Sequence[Tensor]], int]] = {}
-        self._known: dict[Any, tuple[list[int], int, list[int]]] = {}
+        self._known: dict[Any, tuple[list[int], int, Callable[[list[Tensor]], Sequence[Tensor]]]] = {}
 
     @property
     def names(self) -> dict[str, str]:
@@ -217,24 +218,26 @@ class ResultFields:
             A tensor for each field, in the order of ``paths``; without entries where the pools cannot give it.
         """
         if torch.compiler.is_compiling():  # sizes may be symbols
-            numbers, fields, in_order = self._buffers(tables, buffers(tables, *sizes))
-        else:
-            key = tables.shape, sizes
-            found = self._known.get(key)
-            if found is None:
-                if len(self._known) >= _MOST_SIZES:
-                    self._known.clear()
-                found = self._known[key] = self._buffers(tables, buffers(tables, *sizes))
-            numbers, fields, in_order = found
-        made = new_step(tables, rows, numbers, fields, *inputs)
-        return [made[i] for i in in_order]
+            order, fields, in_order = self._buffers(tables, buffers(tables, *sizes))
+            made = empty_tensors(order, rows.seq_lens.device)
+            fill_step(tables, rows, made[: fields.bit_count()], fields, *inputs)
+            return [made[i] for i in in_order]
+        key = tables.shape, sizes
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= _MOST_SIZES:
+                self._known.clear()
+            order, fields, in_order = self._buffers(tables, buffers(tables, *sizes))
+            found = self._known[key] = numbers_of(order), fields, itemgetter(*in_order)
+        numbers, fields, take = found
+        return take(new_step(tables, rows, numbers, fields, *inputs))  # type: ignore[no-any-return]
 
-    def _buffers(self, tables: RequestTables, buffers: Mapping[str, Buffer]) -> tuple[list[int], int, list[int]]:
-        """Numbers of the op's buffers, its fields, and which of its results is which of the fields."""
+    def _buffers(self, tables: RequestTables, buffers: Mapping[str, Buffer]) -> tuple[list[Buffer], int, list[int]]:
+        """The op's buffers, its fields, and which of its results is which of ours."""
         given = self._given(tables)
         absent = [STEP_FIELDS.index(name) for name in self._paths if STEP_FIELDS.index(name) not in given]
         order = [STEP_FIELDS[field] for field in (*given, *absent)]
-        return numbers_of(buffers[name] for name in order), bits(given), [order.index(name) for name in self._paths]
+        return [buffers[name] for name in order], bits(given), [order.index(name) for name in self._paths]
 
     def _given(self, tables: RequestTables) -> list[int]:
         return [i for i, name in enumerate(STEP_FIELDS) if name in self._paths and _gives(tables, name)]
