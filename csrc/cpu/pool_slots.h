@@ -194,25 +194,46 @@ class PoolSlots {
         }
     }
 
-    // The base pool's slots first, in the same place.
     template <typename T>
     void write_from_base(int32_t pool, int64_t request, int64_t begin, int64_t end, T dummy, T* out) const {
         const PoolAddress& a = pools_[pool];
-        constexpr T kNone = static_cast<T>(kNoSlot);
-        const int64_t units = end - begin;
-        write(a.base, request, begin, end, kNone, out);
         if (a.kind == kMapped) {
-            with_entries(pool, 0, [&](const auto* entries) {
-                for (int64_t k = 0; k < units; ++k) {
-                    const int64_t mapped = out[k] == kNone || out[k] >= a.row_elems ? 0 : entries[out[k]];
-                    out[k] = mapped > 0 ? static_cast<T>(mapped) : dummy;
-                }
-            });
+            write_mapped(pool, request, begin, end, dummy, out, [](int64_t mapped) { return mapped; });
             return;
         }
         const int32_t page_shift = pools_[a.base].page_shift;
-        for (int64_t k = 0; k < units; ++k) {
-            out[k] = out[k] == kNone ? dummy : static_cast<T>(page_ring_slot(out[k], page_shift, a));
+        const auto in_ring = [&](int64_t base) { return page_ring_slot(base, page_shift, a); };
+        if (pools_[a.base].kind == kMapped) {
+            write_mapped(a.base, request, begin, end, dummy, out, in_ring);
+            return;
+        }
+        constexpr T kNone = static_cast<T>(kNoSlot);
+        write(a.base, request, begin, end, kNone, out);
+        for (int64_t k = 0; k < end - begin; ++k) {
+            out[k] = out[k] == kNone ? dummy : static_cast<T>(in_ring(out[k]));
+        }
+    }
+
+    // slot_of(mapped slot) of each unit, in one pass where the base pool's slots stand in a table as they are.
+    template <typename T, typename SlotOf>
+    void write_mapped(int32_t pool, int64_t request, int64_t begin, int64_t end, T dummy, T* out,
+                      const SlotOf& slot_of) const {
+        const PoolAddress& a = pools_[pool];
+        const PoolAddress& base = pools_[a.base];
+        const auto map_units = [&](const auto* slots) {
+            with_entries(pool, 0, [&](const auto* entries) {
+                for (int64_t k = 0; k < end - begin; ++k) {
+                    const int64_t slot = slots[k];
+                    const int64_t mapped = slot > 0 && slot < a.row_elems ? entries[slot] : 0;
+                    out[k] = mapped > 0 ? static_cast<T>(slot_of(mapped)) : dummy;
+                }
+            });
+        };
+        if (base.kind == kSlots && base.unit_columns == 1 && base.slot_shift == 0) {
+            with_entries(a.base, slot_entry_elems(request, begin, base), map_units);
+        } else {
+            write(a.base, request, begin, end, static_cast<T>(kNoSlot), out);
+            map_units(out);
         }
     }
 
