@@ -200,7 +200,7 @@ BUILTIN = {
     "aclnnInplaceFillScalar": lambda x: x.fill_(1),
     "aclnnAdds": lambda x: x + 1,
     "aclnnInplaceCopy": lambda x: x[::2].contiguous(),
-    "aclnnCast": lambda x: torch.zeros(3).pin_memory().to("npu", torch.int32, non_blocking=True),
+    "aclnnCast": lambda x: torch.ops.npu.npu_dtype_cast(x, torch.float32),
     "aclnnArange": lambda x: torch.arange(3, device="npu"),
     "aclnnIndexSelect": lambda x: x.index_select(0, x),
 }
@@ -213,4 +213,30 @@ def test_builtin_operators_fail_and_are_counted_by_name(sim, name):
     with pytest.raises(RuntimeError, match=f"call {name} failed, error code is 100029"):
         BUILTIN[name](tensor)
     assert sim.counters()[f"operator.{name}"] == 1
+    sim.reset_errors()
+
+
+def test_one_int64_is_filled_in_the_order_of_the_stream(sim):
+    """What torch_npu does to the state of its random generator."""
+    state = torch.tensor([1, 2, 3]).to("npu")
+    sim.reset_counters()
+    state[1:2].fill_(2**40 + 1)
+    torch.npu.current_stream().npu_stream  # noqa: B018  empties torch_npu's own queue into the stream
+    assert sim.read_bytes(state.data_ptr() + 8, 8) == (2).to_bytes(8, "little")
+    assert state.tolist() == [1, 2**40 + 1, 3]
+    assert sim.counters()["operator.aclnnInplaceFillScalar"] == 1
+
+
+OTHER_FILLS = {
+    "two elements": lambda: torch.tensor([1, 2]).to("npu").fill_(3),
+    "int32": lambda: torch.tensor([1], dtype=torch.int32).to("npu").fill_(3),
+    "a float": lambda: torch.tensor([1]).to("npu").fill_(3.5),
+}
+
+
+@pytest.mark.parametrize("fill", OTHER_FILLS)
+def test_any_other_fill_fails_as_every_builtin_operator(sim, fill):
+    with pytest.raises(RuntimeError, match="call aclnnInplaceFillScalar failed, error code is 100029"):
+        OTHER_FILLS[fill]()
+    assert sim.counters()["operator.aclnnInplaceFillScalar"] == 1
     sim.reset_errors()

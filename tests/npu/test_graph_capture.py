@@ -62,6 +62,14 @@ def test_a_pinned_source_is_read_at_replay(sim, add_out):
     assert sim.counters()["copy.h2d.captured"] == 1
 
 
+def test_a_captured_fill_runs_at_replay(sim):
+    state = torch.tensor([1]).to("npu")
+    graph = capture(lambda stream: state.fill_(7))
+    assert state.tolist() == [1]
+    replay(graph)
+    assert state.tolist() == [7]
+
+
 def fork_and_join(add_out, stream, side, one, left, right, out, join):
     side.wait_stream(stream)
     with torch.npu.stream(side):
@@ -137,10 +145,18 @@ FORBIDDEN = {
 }
 
 
-def test_misuse_during_capture_fails_with_the_codes_of_cann(run_process):
-    attempts = "".join(
-        f"""
-sim.reset_errors()
+SET_UP = """
+N = 16
+one, out = torch.ones(N, dtype=torch.int32).to("npu"), torch.zeros(N, dtype=torch.int32).to("npu")
+side, outside = torch.npu.Stream(), torch.npu.Event()
+outside.record()
+torch.npu.synchronize()
+"""
+
+
+def attempt(call):
+    """Prints the error codes of a capture that does what it must not."""
+    return f"""
 graph, stream = torch.npu.NPUGraph(), torch.npu.Stream()
 def body():
     add_out(one, one, out)
@@ -148,35 +164,35 @@ def body():
 try:
     with torch.npu.graph(graph, stream=stream):
         body()
-    print("no error")
 except RuntimeError:
     print([int(error.rsplit("error ", 1)[1].rstrip(")")) for error in sim.errors()])
 """
-        for call, _, _ in FORBIDDEN.values()
-    )
-    setup = """
-N = 16
-one, out = torch.ones(N, dtype=torch.int32).to("npu"), torch.zeros(N, dtype=torch.int32).to("npu")
-side, outside = torch.npu.Stream(), torch.npu.Event()
-outside.record()
-torch.npu.synchronize()
-"""
+
+
+# One failure behind torch_npu's task queue makes it drop what follows, so these run without it.
+@pytest.mark.parametrize("name", FORBIDDEN)
+def test_misuse_during_capture_fails_with_the_codes_of_cann(run_process, name):
+    call, first, last = FORBIDDEN[name]
+    done = run_process(SET_UP + attempt(call), TASK_QUEUE_ENABLE="0")
+    assert done.returncode == 0, done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("[")]
+    found = eval(line)
+    assert found[-1] == last
+    assert first is None or found[0] == first
+
+
+@pytest.mark.skipif(torch.__version__.startswith("2.10."), reason="this torch_npu captures nothing after a failure")
+def test_a_capture_succeeds_after_failed_ones(run_process):
     after = """
 sim.reset_errors()
 with torch.npu.graph(torch.npu.NPUGraph(), stream=torch.npu.Stream()):
     add_out(one, one, out)
-print(out.tolist() == [0] * N, sim.errors())
+print("then", out.tolist() == [0] * N, sim.errors())
 """
-    # One failure behind torch_npu's task queue makes it drop what follows, so these run without it.
-    done = run_process(setup + attempts + after, TASK_QUEUE_ENABLE="0")
+    attempts = "".join(attempt(call) for call, _, _ in FORBIDDEN.values())
+    done = run_process(SET_UP + attempts + after, TASK_QUEUE_ENABLE="0")
     assert done.returncode == 0, done.stderr
-    *codes, sound = [line for line in done.stdout.splitlines() if line.startswith(("[", "no error", "True", "False"))]
-    for (name, (_, first, last)), line in zip(FORBIDDEN.items(), codes, strict=True):
-        assert line != "no error", name
-        found = eval(line)
-        assert found[-1] == last, name
-        assert first is None or found[0] == first, name
-    assert sound == "True []"
+    assert "then True []" in done.stdout.splitlines()
 
 
 def test_a_failed_capture_behind_the_task_queue_is_raised(run_process):

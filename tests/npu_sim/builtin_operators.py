@@ -6,10 +6,11 @@ from pathlib import Path
 
 # Operator names lie in the wheel's library as C strings, beside the names of their workspace queries.
 OPERATOR = re.compile(rb"\0(aclnn[A-Za-z0-9]+?)(?:GetWorkspaceSize)?(?=\0)")
+AVAILABLE = {"aclnnInplaceFillScalar"}  # src/acl_fill.cpp
 
 
 def operator_names(library: Path) -> list[str]:
-    return sorted({match.decode() for match in OPERATOR.findall(library.read_bytes())})
+    return sorted({match.decode() for match in OPERATOR.findall(library.read_bytes())} - AVAILABLE)
 
 
 def source(names: list[str]) -> str:

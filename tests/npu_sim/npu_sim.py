@@ -96,7 +96,7 @@ class DeviceSim:
         sync.stream, sync.event, sync.device host waits
         query.stream, query.event            questions that do not wait
         event.record, event.wait, replay, capture, malloc, free, malloc_host, memset
-        operator.O                           failed attempts to run built-in operator O
+        operator.O                           attempts to run built-in operator O, which fail but for a fill of one int64
         refused.F                            calls of an ACL function F that the simulated device does not have
         """
         lines = self._library.ascend_device_sim_counters().decode().splitlines()

@@ -67,7 +67,7 @@ void ascend_device_sim_reset_counters(void);
 // Forgets recorded errors and the error state of every stream.
 void ascend_device_sim_reset_errors(void);
 
-// Counts a built-in operator and returns the ACL error with which it fails.
+// Counts a built-in operator that the device does not have and returns the ACL error with which it fails.
 int32_t ascend_device_sim_builtin_operator(const char* name);
 
 #ifdef __cplusplus

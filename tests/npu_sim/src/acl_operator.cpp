@@ -1,4 +1,5 @@
-// ACL: built-in operators. Their descriptions can be built, as torch_npu does before it knows; executing one fails.
+// ACL: built-in operators that the device does not have. Their descriptions can be built, as torch_npu does before it
+// knows; executing one fails.
 #include <acl/acl.h>
 #include <acl/acl_op_compiler.h>
 
@@ -28,7 +29,7 @@ extern "C" {
 
 int32_t ascend_device_sim_builtin_operator(const char* name) {
     Count(std::string("operator.") + name);
-    return Fail(ACL_ERROR_KERNEL_NOT_FOUND, name, "the simulated device has no built-in operators");
+    return Fail(ACL_ERROR_KERNEL_NOT_FOUND, name, "the simulated device does not have this built-in operator");
 }
 
 aclError aclopCompileAndExecute(const char* name, int, const aclTensorDesc* const[], const aclDataBuffer* const[], int,
