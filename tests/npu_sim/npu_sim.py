@@ -18,6 +18,7 @@ _REPOSITORY = Path(__file__).resolve().parents[2]
 _SIMULATOR = "libascend_device_sim.so"
 _KERNEL_BRIDGE = "libascend_kernel_bridge.so"
 _KERNEL_SIMULATOR = "ascend_sim/libascend_sim.so"
+_CUDA_SETTINGS = "libcuda_settings.so"  # where torch is a CUDA build
 _STAND_INS = (
     "libascendcl.so",
     "libhccl.so",
@@ -181,6 +182,10 @@ def load() -> DeviceSim:
     sys.path.append(str(torch_npu_dir()))
     # `import dsv4_npu_ops` loads it; a test may have named another.
     os.environ.setdefault("DSV4_NPU_LIBRARY", str(build_dir() / "project_ops" / "libdsv4_npu.so"))
+    if (build_dir() / _CUDA_SETTINGS).is_file():
+        import torch  # noqa: F401  which must have loaded its part for CUDA
+
+        ctypes.CDLL(str(build_dir() / _CUDA_SETTINGS))
     with contextlib.redirect_stdout(sys.stderr):  # it prints a warning that there is no CANN
         import torch_npu  # noqa: F401
 
