@@ -129,6 +129,7 @@ test-docs: build $(VENV)/.ready-for-developers
 
 include distribution/distribution.mk
 include tests/aarch64/aarch64.mk
+include tests/other_torch/other_torch.mk
 
 lint: $(VENV)/.ready-for-developers
 	$(PY) -m ruff check .
