@@ -7,6 +7,7 @@ checkout's Python modules as links beside the instrumented extension.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -14,6 +15,9 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+# What AddressSanitizer says once in a process that makes stacks, whatever it was told of them: the simulator's fibers
+# tell it which one runs.
+OF_OWN_STACKS = re.compile(r"==\d+==WARNING: ASan doesn't fully support makecontext/swapcontext functions .*\n")
 BUILT = ("_C.abi3.so", "_built_for.py")  # what a build puts into the package
 
 # Frame pointers for stacks that start in code without them; line tables name the lines.
@@ -56,8 +60,9 @@ KINDS = {
         npu_sim=True,
         runtimes=("libasan.so", "libstdc++.so.6"),
         options={
-            # Python and torch keep memory until the end on purpose.
-            "ASAN_OPTIONS": "halt_on_error=0:detect_leaks=0",
+            # Python and torch keep memory until the end on purpose. A crash stays one: that it is one is what tests ask
+            # of a host that reads the simulated NPU's memory.
+            "ASAN_OPTIONS": "halt_on_error=0:detect_leaks=0:handle_segv=0",
             "UBSAN_OPTIONS": "halt_on_error=0:print_stacktrace=1",
         },
     ),
@@ -128,7 +133,8 @@ class Build:
 
     def reported(self) -> list[Path]:
         """Files with what the sanitizers have found."""
-        return sorted(self.reports.glob("*"))
+        reports = sorted(self.reports.glob("*"))
+        return [report for report in reports if OF_OWN_STACKS.sub("", report.read_text(errors="replace"))]
 
     def _run_cmake(self, source: Path, folder: Path, settings: dict[str, str], targets: tuple[str, ...]) -> None:
         tree = os.environ | {
