@@ -107,6 +107,26 @@ class StubFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         pass
 
 
+def bare_package(name: str, path: str, *, has_everything: bool = False) -> Any:
+    """A package whose modules lie in a folder, in place of what its own ``__init__`` would import.
+
+    Args:
+        has_everything: whether it gives a stub for every name that is asked of it.
+    """
+    module = types.ModuleType(name)
+    module.__path__ = [path]
+    if has_everything:
+        module.__getattr__ = _placeholder  # type: ignore[method-assign]
+    sys.modules[name] = module
+    return module
+
+
+def _placeholder(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return Anything()
+
+
 def importer_is_below(folder: str) -> bool:
     """Whether the import that runs now stands in a file below the folder."""
     frame = sys._getframe(1)

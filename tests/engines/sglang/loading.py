@@ -15,7 +15,7 @@ import torch._dynamo
 import torch._inductor.compile_fx  # noqa: F401
 
 import dsv4_npu_ops  # noqa: F401
-from engines.stub_modules import Anything, StubFinder, importer_is_below, is_one_of
+from engines.stub_modules import StubFinder, bare_package, importer_is_below, is_one_of
 
 NPU = "sglang.srt.hardware_backend.npu."
 
@@ -57,9 +57,8 @@ def load(folder: Path, version: str) -> SimpleNamespace:
         folder: the unpacked wheel.
     """
     root = str(folder / "sglang")
-    _package("sglang", root).__version__ = version  # without running sglang/__init__.py
-    configs = _package("sglang.srt.configs", f"{root}/srt/configs")
-    configs.__getattr__ = _placeholder  # type: ignore[method-assign]
+    bare_package("sglang", root).__version__ = version
+    bare_package("sglang.srt.configs", f"{root}/srt/configs", has_everything=True)
     has_torch_npu = "torch_npu" in sys.modules
     stubbed = STUBBED_ALWAYS if has_torch_npu else (*STUBBED_ALWAYS, "torch_npu")
 
@@ -88,19 +87,6 @@ def load(folder: Path, version: str) -> SimpleNamespace:
     _use_npu_allocator(loaded)
     _ascend_states(folder)
     return loaded
-
-
-def _package(name: str, path: str) -> Any:
-    module = types.ModuleType(name)
-    module.__path__ = [path]
-    sys.modules[name] = module
-    return module
-
-
-def _placeholder(name: str) -> Any:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    return Anything()
 
 
 def _first(*names: str) -> Any:

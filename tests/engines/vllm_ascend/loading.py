@@ -19,7 +19,7 @@ import torch._dynamo
 import torch._inductor.compile_fx
 
 import dsv4_npu_ops  # noqa: F401
-from engines.stub_modules import Anything, StubFinder, importer_is_below, is_one_of
+from engines.stub_modules import Anything, StubFinder, bare_package, importer_is_below, is_one_of
 
 PAD = -1
 
@@ -125,7 +125,7 @@ def load(folder: Path, version: str) -> SimpleNamespace:
     """
     root = str(folder / "vllm_ascend")
     for name in BARE_PACKAGES:
-        _package(f"vllm_ascend{name}", root + name.replace(".", "/"))
+        bare_package(f"vllm_ascend{name}", root + name.replace(".", "/"), has_everything=True)
     sys.modules["vllm_ascend"].__path__ = [root]
     _version(version)
     stubbed = STUBBED_ALWAYS if "torch_npu" in sys.modules else (*STUBBED_ALWAYS, "torch_npu")
@@ -156,20 +156,6 @@ def load(folder: Path, version: str) -> SimpleNamespace:
     if not had_npu:
         del torch.npu
     return loaded
-
-
-def _package(name: str, path: str) -> Any:
-    module = types.ModuleType(name)
-    module.__path__ = [path]
-    module.__getattr__ = _placeholder  # type: ignore[method-assign]
-    sys.modules[name] = module
-    return module
-
-
-def _placeholder(name: str) -> Any:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    return Anything()
 
 
 def _version(version: str) -> None:
