@@ -137,6 +137,7 @@ def test_the_texts_of_device_errors_cover_the_codes_of_the_ops():
         ("advance_step", "kAdvanceValid"),
         ("share_pages", "kShareValid"),
         ("extend_from_lists", "kExtendValid"),
+        ("token_slots", "kTokensValid"),
         ("c4_slots_from_full", "kC4SlotsTooMany"),
     ):
         faults[op] = {*constants(f"ops/{op}/{op}_index.h", first).values()}

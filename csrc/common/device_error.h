@@ -28,6 +28,7 @@ constexpr int32_t kErrorOpC4SlotsFromFull = 11;
 constexpr int32_t kErrorOpAdvanceStep = 12;
 constexpr int32_t kErrorOpSharePages = 13;
 constexpr int32_t kErrorOpExtendFromLists = 14;
+constexpr int32_t kErrorOpTokenSlots = 15;
 
 // Values of kErrorCode that several ops use.
 constexpr int32_t kErrorPositionOutOfRange = 100;

@@ -12,6 +12,7 @@ from dsv4_npu_ops.graph_capture import graph_capture
 from dsv4_npu_ops.launch_dump import dump_launches
 from dsv4_npu_ops.layout import (
     AdvancedStep,
+    BatchPageTable,
     CompressMetadata,
     CompressorMetadata,
     DividedSlots,
@@ -46,6 +47,7 @@ from dsv4_npu_ops.ops import (
     compressor_metadata,
     flatten_verify_bundle,
     rope_gather,
+    token_slots,
     write_req_tables,
 )
 from dsv4_npu_ops.rope import RopeCache, build_freqs_cis
@@ -57,6 +59,7 @@ cmake_prefix_path: str = str(_Path(__file__).parent)
 
 __all__ = [
     "AdvancedStep",
+    "BatchPageTable",
     "CompressMetadata",
     "CompressorMetadata",
     "DeviceError",
@@ -99,5 +102,6 @@ __all__ = [
     "graph_capture",
     "peak_pages",
     "rope_gather",
+    "token_slots",
     "write_req_tables",
 ]

@@ -110,6 +110,16 @@ _OPS: dict[int, tuple[str, dict[int, str]]] = {
             9: "a page that is none or outside of its pool",
         },
     ),
+    15: (
+        "token_slots",
+        {
+            1: "negative or decreasing cu_seqlens",
+            2: "more tokens than the outputs hold",
+            3: "a length shorter than its new tokens",
+            4: "a length beyond int32",
+            5: "a page whose slots do not fit int32",
+        },
+    ),
 }
 
 

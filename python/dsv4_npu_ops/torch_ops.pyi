@@ -693,6 +693,38 @@ class StepSizes(Protocol):
         Tensor,
     ]: ...
 
+class TokenSlotsDefault(Protocol):
+    def __call__(
+        self,
+        cu_seqlens: Tensor,
+        seq_lens: Tensor,
+        page_tables: Sequence[Tensor],
+        first_pages: Sequence[Tensor],
+        first_pages_of: Sequence[int],
+        page_sizes: Sequence[int],
+        ratios: Sequence[int],
+        lowest_pages: Sequence[int],
+        num_reqs: int,
+        slots: Sequence[Tensor],
+    ) -> None: ...
+
+class TokenSlots(Protocol):
+    @property
+    def default(self) -> TokenSlotsDefault: ...
+    def __call__(
+        self,
+        cu_seqlens: Tensor,
+        seq_lens: Tensor,
+        page_tables: Sequence[Tensor],
+        first_pages: Sequence[Tensor],
+        first_pages_of: Sequence[int],
+        page_sizes: Sequence[int],
+        ratios: Sequence[int],
+        lowest_pages: Sequence[int],
+        num_reqs: int,
+        slots: Sequence[Tensor],
+    ) -> None: ...
+
 class WriteReqTablesDefault(Protocol):
     def __call__(
         self,
@@ -758,5 +790,7 @@ class Ops(Protocol):
     def step(self) -> Step: ...
     @property
     def step_sizes(self) -> StepSizes: ...
+    @property
+    def token_slots(self) -> TokenSlots: ...
     @property
     def write_req_tables(self) -> WriteReqTables: ...

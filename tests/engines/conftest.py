@@ -12,6 +12,7 @@ from engines.wheels import WHEELS, Unavailable
 ENGINES = {
     "sglang": ("sglang", os.environ.get("SGLANG_VERSION")),
     "vllm_ascend": ("vllm-ascend", os.environ.get("VLLM_ASCEND_VERSION")),
+    "tokenspeed": ("tokenspeed", os.environ.get("TOKENSPEED_VERSION")),
     "kernels": ("vllm-ascend", os.environ.get("VLLM_ASCEND_VERSION")),
 }
 """What a run tests, by folder; a run of another part of the tests names none."""

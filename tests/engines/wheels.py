@@ -77,6 +77,8 @@ WHEELS = {
         Wheel("sglang", "0.5.21", "96c029f75dec99baa33a5db3d41b1bebefdd6bcfba3a2f7c807fe1cf49a87c20"),
         Wheel("sglang", "0.5.22", "cc9a0f15bd8f877a0584fdb7a1702240177a1f1cc8d17c978715161717b9037b"),
         Wheel("sglang", "0.5.23", "00b3cd5b265ac76c64185fbb6b95424f324ddd9f428d0306b77bc9db9d859937"),
+        Wheel("tokenspeed", "0.1.0", "2649dfcb853bbba74a065fa10d3280513e5755da057b6a9cbf6b82ff47d70b2a"),
+        Wheel("tokenspeed", "0.1.1", "c20d4e87830c821f0b36f665baff999c4d08603b38becc6be33dc2636b97fb19"),
         Wheel("vllm-ascend", "0.23.0", "4f0d25d3b6d8ae85753b53d4bd8d910418865baf413fa779b87012ad1a4a3f87"),
     )
 }

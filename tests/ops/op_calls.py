@@ -150,4 +150,6 @@ def call_the_rest(tables):
     d.ops.extend_needs(*rows[1:], 16, 16)
     d.ops.extend_from_lists(*rows, last_loc, *lists, full_to_swa, table, owners, 135, 34, 1, 1, 16, 16)
     ends, requests = torch.tensor([0, 8, 9]), torch.tensor([1, 0])
+    table = d.BatchPageTable(blocks, 128, 4, torch.tensor([0, 0]))
+    d.token_slots(ends, torch.tensor([8, 1]), [d.BatchPageTable(blocks, 16), table], 9, 2)
     d.compressor_metadata(cos, sin, ends, starts, blocks, 128, 1, 4, 9, 2, req_pool_indices=requests)

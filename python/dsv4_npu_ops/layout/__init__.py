@@ -2,6 +2,7 @@
 
 from dsv4_npu_ops.layout import pytrees  # noqa: F401  (importing it registers the types)
 from dsv4_npu_ops.layout.advanced_step import AdvancedStep
+from dsv4_npu_ops.layout.batch_page_table import BatchPageTable
 from dsv4_npu_ops.layout.compress_metadata import CompressMetadata
 from dsv4_npu_ops.layout.compressor_metadata import CompressorMetadata
 from dsv4_npu_ops.layout.draft_steps import DraftSteps
@@ -27,6 +28,7 @@ __all__ = [
     "POOLS",
     "RAW_TOKENS_PER_SLOT",
     "AdvancedStep",
+    "BatchPageTable",
     "CompressMetadata",
     "CompressorMetadata",
     "DividedSlots",

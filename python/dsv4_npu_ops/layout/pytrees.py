@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from dsv4_npu_ops.layout.advanced_step import AdvancedStep
+from dsv4_npu_ops.layout.batch_page_table import BatchPageTable
 from dsv4_npu_ops.layout.compress_metadata import CompressMetadata
 from dsv4_npu_ops.layout.compressor_metadata import CompressorMetadata
 from dsv4_npu_ops.layout.draft_steps import DraftSteps
@@ -47,7 +48,7 @@ Context = tuple[Any, ...]
 def register() -> None:
     """Tells torch of the types; once, when they are imported."""
     # An exported program's file holds example inputs, which are loaded like weights: plain data of known types only.
-    torch.serialization.add_safe_globals([RequestTables, KVLayout, StepRows, *ADDRESSES, *RESULTS])
+    torch.serialization.add_safe_globals([BatchPageTable, RequestTables, KVLayout, StepRows, *ADDRESSES, *RESULTS])
     for result in RESULTS:
         pytree.register_dataclass(result, serialized_type_name=_name(result))
     pytree.register_pytree_node(
@@ -60,6 +61,18 @@ def register() -> None:
         flatten_with_keys_fn=lambda rows: (
             [(pytree.GetAttrKey("seq_lens"), rows.seq_lens), (pytree.GetAttrKey("operand"), rows.operand)],
             (rows.form, rows.width),
+        ),
+    )
+    pytree.register_pytree_node(
+        BatchPageTable,
+        lambda table: ([table.table, table.first_pages], (table.page_size, table.ratio, table.lowest_page)),
+        lambda tensors, numbers: _batch_page_table(*tensors, *numbers),
+        serialized_type_name=_name(BatchPageTable),
+        to_dumpable_context=list,
+        from_dumpable_context=tuple,
+        flatten_with_keys_fn=lambda table: (
+            [(pytree.GetAttrKey("table"), table.table), (pytree.GetAttrKey("first_pages"), table.first_pages)],
+            (table.page_size, table.ratio, table.lowest_page),
         ),
     )
     pytree.register_pytree_node(
@@ -84,6 +97,10 @@ def _name(kind: type) -> str:
 
 def _rows(seq_lens: Any, operand: Any, form: int, width: int) -> StepRows:
     return StepRows(seq_lens, form, operand, width)
+
+
+def _batch_page_table(table: Any, first_pages: Any, page_size: int, ratio: int, lowest_page: int) -> BatchPageTable:
+    return BatchPageTable(table, page_size, ratio, first_pages, lowest_page)
 
 
 def _tensors(tables: RequestTables) -> dict[str, Tensor | None]:

@@ -19,6 +19,7 @@ from dsv4_npu_ops.ops.rope_gather import rope_gather
 from dsv4_npu_ops.ops.rope_tables import build_rope_tables
 from dsv4_npu_ops.ops.share_pages import share_pages
 from dsv4_npu_ops.ops.step import build_step
+from dsv4_npu_ops.ops.token_slots import token_slots
 from dsv4_npu_ops.ops.verify_bundle import flatten_verify_bundle
 from dsv4_npu_ops.ops.verify_step import build_verify_step
 from dsv4_npu_ops.ops.write_req_tables import write_req_tables
@@ -43,5 +44,6 @@ __all__ = [
     "reserve_extend",
     "rope_gather",
     "share_pages",
+    "token_slots",
     "write_req_tables",
 ]

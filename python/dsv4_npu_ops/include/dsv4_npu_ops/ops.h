@@ -222,6 +222,8 @@ inline const Op<std::vector<at::Tensor>(Tensors, Integers, MaybeTensor, Tensor, 
 inline const Op<std::tuple<c10::SymInt, c10::SymInt, c10::SymInt, c10::SymInt, c10::SymInt, at::Tensor>(
     Tensor, MaybeTensor, int64_t, int64_t)>
     step_sizes{"dsv4_npu_ops::step_sizes", ""};
+inline const Op<void(Tensor, Tensor, Tensors, Tensors, Integers, Integers, Integers, Integers, int64_t, Tensors)>
+    token_slots{"dsv4_npu_ops::token_slots", ""};
 inline const Op<void(Tensors, Integers, int64_t, Tensor, Tensor, Tensor, Tensors, MaybeTensor, MaybeTensor)>
     write_req_tables{"dsv4_npu_ops::write_req_tables", ""};
 
@@ -232,9 +234,9 @@ inline size_t check_all() {
         return sizeof...(ops);
     };
     return check(advance_step, apply_rotary, c4_slots_from_full, c4_slots_from_full_out, compressor_metadata,
-                 draft_steps, empty_tensors, extend_from_lists, extend_from_lists_needs, map_full_to_swa, payload_spans, release_pages,
-                 reserve_extend, rope_gather, rope_gather_out, rope_tables, rope_tables_out, share_pages, step,
-                 step_new, step_sizes, write_req_tables);
+                 draft_steps, empty_tensors, extend_from_lists, extend_from_lists_needs, map_full_to_swa, payload_spans,
+                 release_pages, reserve_extend, rope_gather, rope_gather_out, rope_tables, rope_tables_out, share_pages, step,
+                 step_new, step_sizes, token_slots, write_req_tables);
 }
 
 }  // namespace dsv4_npu_ops
