@@ -7,7 +7,7 @@ REST_PARTS += test-engines-thorough
 SGLANG_VERSIONS = 0.5.17 0.5.20 0.5.23
 VLLM_ASCEND_VERSION = 0.23.0
 TOKENSPEED_VERSIONS = 0.1.0 0.1.1
-SGLANG_OTHER_VERSIONS = 0.5.15 0.5.18 0.5.19 0.5.21 0.5.22
+SGLANG_OTHER_VERSIONS = 0.5.15 0.5.16 0.5.18 0.5.19 0.5.21 0.5.22
 
 test-engines: build
 	for version in $(SGLANG_VERSIONS); do SGLANG_VERSION=$$version $(PYTEST) tests/engines/sglang || exit 1; done

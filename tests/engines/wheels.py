@@ -70,6 +70,7 @@ WHEELS = {
     (wheel.engine, wheel.version): wheel
     for wheel in (
         Wheel("sglang", "0.5.15", "21492759b4b99e117bd81610f633422f3fdae2896c2cde6931eab886deccc44f"),
+        Wheel("sglang", "0.5.16", "d5f345a18953dd35df568ac56bdcb7f5ee910ab39efea4469b714556d1070713"),
         Wheel("sglang", "0.5.17", "575e38f5683624ded3b4bb267f637a098e5ed37d13a1d1ff5ea09bd781a04d16"),
         Wheel("sglang", "0.5.18", "e97b585dd2d5db2802599feba47c84cce972f5e1231a6816fef996200207b5cf"),
         Wheel("sglang", "0.5.19", "425e87377e725d03db8262382008f3fd9561a6cf5d82f485f8b9929f02ffe12b"),

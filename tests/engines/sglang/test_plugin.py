@@ -13,7 +13,7 @@ from ascend_backend.replay import load as load_record
 
 from dsv4_npu_ops.engines import hooks, settings
 from dsv4_npu_ops.engines import sglang as plugin
-from dsv4_npu_ops.engines.sglang import eager, step_call
+from dsv4_npu_ops.engines.sglang import eager, step_call, versions
 from engines.sglang import test_bundle, test_eager
 from engines.sglang.test_graphs import world_of
 from engines.sglang.world import ForwardMode, backend_of, sgl
@@ -39,6 +39,7 @@ def load(monkeypatch, tmp_path):
         plugins.load_plugins()  # SGLang's own: by the entry point
 
     yield load
+    versions.installed.cache_clear()  # a test may have said another version
     registry.HookRegistry.reset()
     for target, original in originals.items():
         owner, _, name = target.rpartition(".")
