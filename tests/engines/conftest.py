@@ -18,7 +18,7 @@ ENGINES = {
 """What a run tests, by folder; a run of another part of the tests names none."""
 
 
-FROM_0_5_18 = ("test_allocator.py", "test_payloads.py", "test_table_writes.py")
+FROM_0_5_18 = ("test_allocator.py", "test_allocator_shadow.py", "test_payloads.py", "test_table_writes.py")
 """Tests of what the SGLang plug-in replaces from then on."""
 
 

@@ -22,8 +22,10 @@ def compare(
     ours: Tensors,
     again: Callable[[], object],
     live: Mapping[str, Tensor] | None = None,
-) -> None:
+) -> bool:
     """Says once that a function of an engine's gave something else, and saves the launch; one wait for the device.
+
+    Gives whether all was equal.
 
     Args:
         engine: the engine's name.
@@ -34,20 +36,21 @@ def compare(
     """
     names = differing(theirs, ours, live or {})
     if not names:
-        return
+        return True
     folder = Path(dump_folder()) / function
     message = f"{function} differs from {engine}'s in {', '.join(names)}"
     if folder.exists():
         say_once(f"{message}; {folder} holds an earlier difference")
-        return
+        return False
     try:
         with dump_launches(folder):
             again()
         torch.save(on_host({name: theirs[name] for name in names}), folder / f"{engine.lower()}.pt")
     except (OSError, RuntimeError) as error:  # torch's own for a file that cannot be written is the latter
         say_once(f"{message}; not saved: {error}")
-        return
+        return False
     say_once(f"{message}; saved in {folder} for tests/ascend_backend/replay.py")
+    return False
 
 
 def differing(theirs: Tensors, ours: Tensors, live: Mapping[str, Tensor]) -> list[str]:

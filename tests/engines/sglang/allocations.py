@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from dsv4_npu_ops.engines import hooks
+from dsv4_npu_ops.engines import hooks, shadow
 from dsv4_npu_ops.engines.settings import Mode
 from dsv4_npu_ops.engines.sglang import allocator, payloads, table_writes
 from engines.sglang.world import C128_PAGE, DEVICE, PAGE, VERSION, KVPool, sgl
@@ -29,24 +29,28 @@ GROUP = C128_PAGE * 128
 
 
 @contextmanager
-def ours(*left_out: str) -> Iterator[list[str]]:
-    """Our functions in the places of SGLang's, less those that are named. Gives what fell back, with reasons."""
-    fallbacks: list[str] = []
+def ours(*left_out: str, mode: Mode = Mode.ON) -> Iterator[list[str]]:
+    """Our functions in the places of SGLang's, less those that are named. Gives what was said: what fell back, and in a
+    shadow run what differed."""
+    said: list[str] = []
     originals = []
-    say_once, hooks.say_once = hooks.say_once, fallbacks.append
+    say_once = hooks.say_once
+    hooks.say_once = shadow.say_once = said.append
     for hook in HOOKS:
         if hook.name.rpartition(".")[2] in left_out:
+            continue
+        replacement = hooks.around(hook, mode)
+        if replacement is None:
             continue
         owner = pkgutil.resolve_name(hook.target.rpartition(".")[0])
         name = hook.target.rpartition(".")[2]
         original = vars(owner)[name]
         originals.append((owner, name, original))
-        replacement = hooks.around(hook, Mode.ON)
         setattr(owner, name, _calling(replacement, original))
     try:
-        yield fallbacks
+        yield said
     finally:
-        hooks.say_once = say_once
+        hooks.say_once = shadow.say_once = say_once
         for owner, name, original in reversed(originals):
             setattr(owner, name, original)
 

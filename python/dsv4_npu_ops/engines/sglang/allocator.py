@@ -22,6 +22,7 @@ from torch import Tensor
 import dsv4_npu_ops.ops  # noqa: F401  (loading it registers torch.ops.dsv4_npu_ops)
 from dsv4_npu_ops.engines.hooks import Hook, Unexpected
 from dsv4_npu_ops.engines.sglang import c128_pages
+from dsv4_npu_ops.engines.sglang.allocator_shadow import beside_allocation
 from dsv4_npu_ops.engines.sglang.step_call import launch
 
 _needs = torch.ops.dsv4_npu_ops.extend_from_lists.needs
@@ -171,7 +172,7 @@ def _check_known(allocator: Any, request_pool: Any, rows: tuple[Any, ...], host_
 
 HOOKS = (
     tuple(
-        Hook(f"{_ALLOCATOR}.{replacement.__name__}", replacement, "0.5.18", "0.5.23")
+        Hook(f"{_ALLOCATOR}.{replacement.__name__}", replacement, "0.5.18", "0.5.23", beside_allocation(replacement))
         for replacement in (alloc_extend, alloc_decode, alloc_extend_swa_tail)
     )
     + c128_pages.HOOKS

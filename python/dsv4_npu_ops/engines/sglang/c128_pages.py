@@ -32,6 +32,12 @@ def track(allocator: Any, request_pool: Any) -> None:
     setattr(request_pool, _WRITES, _table_writes_are_ours())
 
 
+def release_in_table_writes(request_pool: Any) -> None:
+    """Says of a request pool's copy that ``release_replaced`` follows each allocation, and that no columns are kept."""
+    setattr(request_pool, _COLUMNS, None)
+    setattr(request_pool, _WRITES, True)
+
+
 def _table_writes_are_ours() -> bool:
     """Whether all table writes know the bundles of our allocations; SGLang's own do nothing without its tables."""
     from sglang.srt.hardware_backend.npu.dsv4 import dsv4_common_hooks as writes

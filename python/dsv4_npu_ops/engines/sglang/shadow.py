@@ -20,9 +20,9 @@ def compare(
     ours: Tensors,
     again: Callable[[], object],
     live: Mapping[str, Tensor] | None = None,
-) -> None:
+) -> bool:
     """``shadow.compare`` with a function of SGLang's."""
-    shadow.compare("SGLang", function, theirs, ours, again, live)
+    return shadow.compare("SGLang", function, theirs, ours, again, live)
 
 
 def live_pages(tables: RequestTables, page_tables: Tensors, starts: Tensor, finals: Tensor) -> dict[str, Tensor]:

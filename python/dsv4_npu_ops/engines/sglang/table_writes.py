@@ -12,6 +12,7 @@ from torch import Tensor
 
 from dsv4_npu_ops.engines.hooks import Hook
 from dsv4_npu_ops.engines.sglang import c128_pages
+from dsv4_npu_ops.engines.sglang.allocator_shadow import beside_write
 
 _MODULE = "sglang.srt.hardware_backend.npu.dsv4.dsv4_common_hooks"
 
@@ -53,7 +54,19 @@ def write_dsv4_prealloc_tables(
     c128_pages.release_replaced(req_to_token_pool, bundle, lambda: [int(c128_pages.row_of(req))])
 
 
+def _of_batch(batch: Any, *_: Any, **__: Any) -> tuple[Any, Any]:
+    return batch.out_cache_loc_dsv4, batch.req_to_token_pool
+
+
+def _of_prompt(req_to_token_pool: Any, req: Any, prefix_len: int, fill_len: int, bundle: Any) -> tuple[Any, Any]:
+    return bundle, req_to_token_pool
+
+
 HOOKS = tuple(
-    Hook(f"{_MODULE}.{replacement.__name__}", replacement, "0.5.18", "0.5.23")
-    for replacement in (maybe_write_dsv4_extend, maybe_write_dsv4_decode, write_dsv4_prealloc_tables)
+    Hook(f"{_MODULE}.{replacement.__name__}", replacement, "0.5.18", "0.5.23", beside_write(replacement, of))
+    for replacement, of in (
+        (maybe_write_dsv4_extend, _of_batch),
+        (maybe_write_dsv4_decode, _of_batch),
+        (write_dsv4_prealloc_tables, _of_prompt),
+    )
 )

@@ -17,6 +17,9 @@ _ROTATES_AT_LAST_TOKEN = "0.5.19"
 _MIRRORS_LENGTHS = "0.5.19"
 """From here graphs of decodes have their lengths on the host too."""
 
+_DECODE_READS_BEHIND_LISTS = "0.5.18"
+"""Here a decode that uses up a list of free pages looks one up behind it for rows that need none."""
+
 Values = TypeVar("Values")
 
 
@@ -45,6 +48,11 @@ def faults_mended() -> list[str]:
     if installed() <= version_tuple(_STATES_MISS_A_GROUP):
         faults.append("this SGLang leaves the states in front of a chunk out of its page table; they are in it")
     return faults
+
+
+def decode_reads_behind_lists() -> bool:
+    """Whether a decode's slots are not to be compared where it uses up a list of free pages."""
+    return installed() == version_tuple(_DECODE_READS_BEHIND_LISTS)
 
 
 def mirrors_lengths() -> bool:
