@@ -13,16 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from engine_table import operations, print_header, print_row
 from harness import compare
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
-
-VIEWS = frozenset(
-    "view slice select expand permute unsqueeze squeeze alias detach as_strided t transpose reshape _unsafe_view "
-    "lift_fresh split unbind".split()
-)
-
 
 KINDS = {
     "gathers and scatters": "index index_select gather scatter_add_ index_put_ nonzero masked_fill_ masked_select",
@@ -43,15 +38,14 @@ def main() -> None:
     parser.add_argument("--plot", type=Path, help="draws the last number of rows into this file")
     arguments = parser.parse_args()
     os.environ["SGLANG_VERSION"] = arguments.version
-    print(f"SGLang {arguments.version}, context {arguments.context}, {arguments.width} tokens a verify, one thread")
-    print(f"{'':28}{'B':>5}{'SGLang ops':>12}{'us':>9}{'ours':>6}{'us':>9}{'times':>7}")
+    described = f"context {arguments.context}, {arguments.width} tokens a verify, one thread"
+    print_header(f"SGLang {arguments.version}", described)
     drawn = []
     for rows in arguments.rows:
         for name, theirs, ours in cases(rows, arguments.context, arguments.width):
             before, after = operations(theirs), operations(ours)
             taken = compare(ours, theirs)
-            line = f"{name:28}{rows:5}{before.total():12}{taken.baseline_us:9.0f}{after.total():6}{taken.ours_us:9.0f}"
-            print(f"{line}{taken.ratio:7.1f}", flush=True)
+            print_row(name, rows, before, taken.baseline_us, after, taken.ours_us, taken.ratio)
             if rows == arguments.rows[-1]:
                 drawn.append((name, before, taken.baseline_us, after, taken.ours_us))
     if arguments.plot:
@@ -110,7 +104,7 @@ def cases(rows: int, context: int, width: int) -> list[tuple[str, Callable[[], A
 
     torch.set_num_threads(1)
     from engines.sglang import test_bundle, test_eager, test_graphs
-    from engines.sglang.world import ForwardMode, World, sgl
+    from engines.sglang.world import ForwardMode, World, explicit_state_tables, sgl
 
     from dsv4_npu_ops.engines.sglang import bundle, eager, graphs
 
@@ -150,19 +144,7 @@ def cases(rows: int, context: int, width: int) -> list[tuple[str, Callable[[], A
         def theirs() -> None:
             metadata = sides[0].forward_metadata
             sides[0]._build_npu_compress_metadata(batch)
-            for ratio, pool in world.kv.state_pools.items():
-                sgl.backend._build_explicit_state_block_table(
-                    compress_ratio=ratio,
-                    coff=2 if ratio == 4 else 1,
-                    state_pool=pool,
-                    token_to_kv_pool=world.kv,
-                    req_to_token=world.pool.req_to_token,
-                    req_pool_indices=batch.req_pool_indices,
-                    start_pos=metadata.start_pos,
-                    cu_seqlens=metadata.actual_seq_lengths_q_pa,
-                    seqused=metadata.seqused,
-                    max_input_capacity=metadata.dsv4_max_input_capacity,
-                )
+            explicit_state_tables(world, batch, metadata)
 
         return theirs, lambda: eager.build_compress_metadata(None, sides[1], batch)
 
@@ -179,25 +161,6 @@ def cases(rows: int, context: int, width: int) -> list[tuple[str, Callable[[], A
         ("eager decode", *eager_step(ForwardMode.DECODE, lengths, [1] * rows)),
         ("chunked prefill", *eager_step(ForwardMode.EXTEND, [n - chunk for n in lengths], [chunk] * rows)),
     ]
-
-
-def operations(call: Callable[[], Any]) -> Counter:
-    """What one call dispatches, by name."""
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    found: Counter = Counter()
-
-    class Count(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            name = func.name().partition("::")[2].partition(".")[0]
-            if name not in VIEWS:
-                found[name] += 1
-            return func(*args, **(kwargs or {}))
-
-    call()
-    with Count():
-        call()
-    return found
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from engines_sglang import operations
+from engine_table import operations, print_header, print_row
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
@@ -29,8 +29,7 @@ def main() -> None:
     parser.add_argument("--context", type=int, default=8192)
     arguments = parser.parse_args()
     os.environ["SGLANG_VERSION"] = arguments.version
-    print(f"SGLang {arguments.version}, context {arguments.context}, medians")
-    print(f"{'':28}{'B':>5}{'SGLang ops':>12}{'us':>9}{'ours':>6}{'us':>9}{'times':>7}")
+    print_header(f"SGLang {arguments.version}", f"context {arguments.context}, medians")
     for rows in arguments.rows:
         for name, make in cases(rows, arguments.context):
             theirs, ours = make(), make()
@@ -38,7 +37,7 @@ def main() -> None:
                 after = operations(ours.call_and_undo)
             before = operations(theirs.call_and_undo)
             slow, fast = medians(theirs, ours)
-            print(f"{name:28}{rows:5}{before.total():12}{slow:9.0f}{after.total():6}{fast:9.0f}{slow / fast:7.1f}")
+            print_row(name, rows, before, slow, after, fast, slow / fast)
 
 
 class Allocation:

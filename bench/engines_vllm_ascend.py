@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from engines_sglang import operations
+from engine_table import operations, print_header, print_row
 from harness import compare
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -40,16 +40,13 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=4, help="tokens of a request in a step, and drafts of one")
     arguments = parser.parse_args()
     os.environ |= {"VLLM_ASCEND_VERSION": arguments.version, "ENGINE_ROPE_DIM": "64"}
-    print(
-        f"vLLM-Ascend {arguments.version}, context {arguments.context}, {arguments.width} tokens and drafts, one thread"
-    )
-    print(f"{'':28}{'B':>5}{'engine ops':>12}{'us':>9}{'ours':>6}{'us':>9}{'times':>7}")
+    described = f"context {arguments.context}, {arguments.width} tokens and drafts, one thread"
+    print_header(f"vLLM-Ascend {arguments.version}", described)
     for rows in arguments.rows:
         for name, theirs, ours in cases(rows, arguments.context, arguments.width):
             before, after = operations(theirs), operations(ours)
             taken = compare(ours, theirs)
-            line = f"{name:28}{rows:5}{before.total():12}{taken.baseline_us:9.0f}{after.total():6}{taken.ours_us:9.0f}"
-            print(f"{line}{taken.ratio:7.1f}", flush=True)
+            print_row(name, rows, before, taken.baseline_us, after, taken.ours_us, taken.ratio)
 
 
 def cases(rows: int, context: int, width: int) -> list[Case]:

@@ -11,7 +11,7 @@ from dsv4_npu_ops.engines.hooks import Unexpected, version_tuple
 from dsv4_npu_ops.engines.sglang import eager
 from engines.sglang.compared import assert_same_buffers
 from engines.sglang.test_graphs import ROTATES_AT_FIRST, bundle_of, world_of
-from engines.sglang.world import DEVICE, SIX_TABLES, VERSION, ForwardMode, World, backend_of, sgl
+from engines.sglang.world import DEVICE, SIX_TABLES, VERSION, ForwardMode, World, backend_of, explicit_state_tables, sgl
 
 
 def both(world, batch, cu_seqlens, **kind):
@@ -27,20 +27,9 @@ def both(world, batch, cu_seqlens, **kind):
             eager.build_compress_metadata(None, backend, batch)
         else:
             backend._build_npu_compress_metadata(batch)
-            for ratio, pool in world.kv.state_pools.items():  # which SGLang builds in the first layer
-                metadata = backend.forward_metadata
-                metadata.dsv4_explicit_state_block_tables[ratio] = sgl.backend._build_explicit_state_block_table(
-                    compress_ratio=ratio,
-                    coff=2 if ratio == 4 else 1,
-                    state_pool=pool,
-                    token_to_kv_pool=world.kv,
-                    req_to_token=world.pool.req_to_token,
-                    req_pool_indices=batch.req_pool_indices,
-                    start_pos=metadata.start_pos,
-                    cu_seqlens=metadata.actual_seq_lengths_q_pa,
-                    seqused=metadata.seqused,
-                    max_input_capacity=metadata.dsv4_max_input_capacity,
-                )
+            metadata = backend.forward_metadata
+            for ratio, table in explicit_state_tables(world, batch, metadata).items():  # SGLang's first layer does it
+                metadata.dsv4_explicit_state_block_tables[ratio] = table
         results.append(backend.forward_metadata)
     for name in ("c4_page_table", "c128_page_table"):
         assert getattr(results[0], name).shape == getattr(results[1], name).shape

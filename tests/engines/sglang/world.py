@@ -213,3 +213,22 @@ def random_lengths(draws: random.Random, rows: int, context: int, room: int) -> 
     edges = [1, 3, 4, 5, 126, 127, 128, 129, 255, 256, 2047, 2048, 2049]
     most = context - room
     return [min(most, draws.choice(edges)) if draws.random() < 0.5 else draws.randint(1, most) for _ in range(rows)]
+
+
+def explicit_state_tables(world: World, batch: Any, metadata: Any) -> dict[int, torch.Tensor]:
+    """SGLang's own tables of states by ratio, for kernels that take them; empty until 0.5.17."""
+    return {
+        ratio: sgl.backend._build_explicit_state_block_table(
+            compress_ratio=ratio,
+            coff=2 if ratio == 4 else 1,
+            state_pool=pool,
+            token_to_kv_pool=world.kv,
+            req_to_token=world.pool.req_to_token,
+            req_pool_indices=batch.req_pool_indices,
+            start_pos=metadata.start_pos,
+            cu_seqlens=metadata.actual_seq_lengths_q_pa,
+            seqused=metadata.seqused,
+            max_input_capacity=metadata.dsv4_max_input_capacity,
+        )
+        for ratio, pool in world.kv.state_pools.items()
+    }
