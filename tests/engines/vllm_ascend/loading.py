@@ -41,8 +41,9 @@ STUBBED_ALWAYS = ("huggingface_hub", "mooncake", "safetensors", "torchvision", "
 NEVER_STUBBED = ("dsv4_npu_ops", "numpy", "torch", "torch_npu", "typing_extensions", "vllm_ascend")
 
 
-# Classes that the engine asks for by isinstance, and that nothing here is one of.
+# Classes that the engine asks for by isinstance, and that nothing here is one of, or that it has for bases.
 CLASSES = {
+    "distributed.kv_transfer.kv_connector.v1.base": ("KVConnectorBase_V1", "SupportsHMA"),
     "v1.attention.backends.gdn_attn": ("GDNAttentionMetadataBuilder",),
     "v1.kv_cache_interface": ("EncoderOnlyAttentionSpec", "MambaSpec", "UniformTypeKVCacheSpecs"),
 }
@@ -147,6 +148,7 @@ def load(folder: Path, version: str) -> SimpleNamespace:
         "device_op": "device.device_op",
         "rope": "ops.rope_dsv4",
         "block_table": "worker.block_table",
+        "connector": "distributed.kv_transfer.kv_p2p.mooncake_connector",
         "proposer": "spec_decode.llm_base_proposer",
         "dflash": "spec_decode.dflash_proposer",
         "runner": "worker.model_runner_v1",
