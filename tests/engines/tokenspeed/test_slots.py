@@ -67,47 +67,58 @@ def metadata_of(tables):
     return engine.metadata(256, other, 1, 0, None, named)
 
 
-def theirs(batch, raw, compressed):
-    """Slot mappings by TokenSpeed's functions."""
-    ends, request, positions, valid = rows_of(batch)
-    expected = []
-    for (table, first), page_size in zip(raw.values(), RAW.values(), strict=True):
-        options = {"base_offsets": first} if HAS_OFFSETS else {}
-        slots = engine.raw_slots(positions, request, table, page_size, **options)
-        expected.append(torch.where(valid, slots, -1))  # its mask for padding, which it applies behind
-    metadata = metadata_of(compressed)
-    options = {} if HAS_OFFSETS else {"indexer": False}
-    for ratio, page_size in COMPRESSED.items():
-        slots = metadata.compressed_slot_mapping(
-            positions,
-            ratio,
-            token_to_req_indices=request,
-            query_start_loc=ends,
-            seq_lens=batch.seq_lens,
-            kv_cache_block_size=page_size,
-            is_valid_token=valid,
-            **options,
-        )
-        expected.append(slots)
-    return expected
+class Step:
+    """Tables of a batch, and its slot mappings by both: those of RAW, then those of COMPRESSED."""
+
+    def __init__(self, batch, *, shortened):
+        generator = torch.Generator().manual_seed(batch.seed)
+        shortened = shortened and HAS_OFFSETS
+        self.raw = {name: table_of(batch, size, 1, generator, shortened) for name, size in RAW.items()}
+        self.compressed = {r: table_of(batch, size, r, generator, shortened) for r, size in COMPRESSED.items()}
+        self.batch, self.rows = batch, rows_of(batch)
+
+    def theirs(self):
+        ends, request, positions, valid = self.rows
+        expected = []
+        for (table, first), page_size in zip(self.raw.values(), RAW.values(), strict=True):
+            options = {"base_offsets": first} if HAS_OFFSETS else {}
+            slots = engine.raw_slots(positions, request, table, page_size, **options)
+            expected.append(torch.where(valid, slots, -1))  # its mask for padding, which it applies behind
+        metadata = metadata_of(self.compressed)
+        options = {} if HAS_OFFSETS else {"indexer": False}
+        for ratio, page_size in COMPRESSED.items():
+            slots = metadata.compressed_slot_mapping(
+                positions,
+                ratio,
+                token_to_req_indices=request,
+                query_start_loc=ends,
+                seq_lens=self.batch.seq_lens,
+                kv_cache_block_size=page_size,
+                is_valid_token=valid,
+                **options,
+            )
+            expected.append(slots)
+        return expected
+
+    def ours(self, shift=0):
+        """shift: of every page, to see that it matters."""
+        lowest = 0 if HAS_OFFSETS else 1
+        tables = [
+            BatchPageTable(table + shift if shift else table, size, 1, first)
+            for (table, first), size in zip(self.raw.values(), RAW.values(), strict=True)
+        ]
+        tables += [
+            BatchPageTable(table + shift if shift else table, COMPRESSED[ratio], ratio, first, lowest)
+            for ratio, (table, first) in self.compressed.items()
+        ]
+        ends = self.rows[0]
+        return dsv4_npu_ops.token_slots(ends, self.batch.seq_lens, tables, len(self.rows[1]), len(self.batch.widths))
 
 
 @given(batch=batches(), shortened=st.booleans())
 def test_all_mappings_of_a_step(batch, shortened):
-    generator = torch.Generator().manual_seed(batch.seed)
-    shortened = shortened and HAS_OFFSETS
-    raw = {name: table_of(batch, size, 1, generator, shortened) for name, size in RAW.items()}
-    compressed = {r: table_of(batch, size, r, generator, shortened) for r, size in COMPRESSED.items()}
-    tables = [
-        BatchPageTable(table, size, 1, first) for (table, first), size in zip(raw.values(), RAW.values(), strict=True)
-    ]
-    tables += [
-        BatchPageTable(*(compressed[ratio][0], size, ratio, compressed[ratio][1]), lowest_page=not HAS_OFFSETS)
-        for ratio, size in COMPRESSED.items()
-    ]
-    ends = rows_of(batch)[0]
-    got = dsv4_npu_ops.token_slots(ends, batch.seq_lens, tables, int(ends[-1]), len(batch.widths))
-    for slots, expected in zip(got, theirs(batch, raw, compressed), strict=True):
+    step = Step(batch, shortened=shortened)
+    for slots, expected in zip(step.ours(), step.theirs(), strict=True):
         assert slots.dtype == expected.dtype == torch.int64
         assert torch.equal(slots, expected)
 
@@ -115,13 +126,7 @@ def test_all_mappings_of_a_step(batch, shortened):
 @pytest.mark.parametrize("shift", [0, 1])
 def test_a_slot_that_is_off_would_be_seen(shift):
     """The comparison above is one of values: with pages one off, nothing of it holds."""
-    batch = SimpleNamespace(seq_lens=torch.tensor([130]).int(), widths=torch.tensor([130]), num_valid=130, seed=0)
-    raw = {name: (torch.arange(1, 1000).int()[None, : 130 // size + 1], None) for name, size in RAW.items()}
-    compressed = {
-        r: (torch.arange(1, 1000).int()[None, : 130 // r // size + 1], None) for r, size in COMPRESSED.items()
-    }
-    tables = [BatchPageTable(raw[name][0] + shift, size) for name, size in RAW.items()]
-    tables += [BatchPageTable(compressed[r][0] + shift, size, r) for r, size in COMPRESSED.items()]
-    got = dsv4_npu_ops.token_slots(rows_of(batch)[0], batch.seq_lens, tables, 130, 1)
-    same = [torch.equal(*pair) for pair in zip(got, theirs(batch, raw, compressed), strict=True)]
+    batch = SimpleNamespace(seq_lens=torch.tensor([600]).int(), widths=torch.tensor([600]), num_valid=600, seed=1)
+    step = Step(batch, shortened=False)
+    same = [torch.equal(*pair) for pair in zip(step.ours(shift), step.theirs(), strict=True)]
     assert same == [shift == 0] * 6
