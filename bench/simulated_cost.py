@@ -44,6 +44,8 @@ MOST_SCALARS = 0.1
 ROW_SCALARS, OWN_ROW_SCALARS = 14, 24
 """Scalar accesses to UB that a block may make for each row of the batch, to read its inputs and keep what the outputs
 need, and for each row of its own share, to visit it once an output or pool."""
+SCANNED_BY_VECTORS = ("write_req_tables",)
+"""Ops whose blocks make no scalar access for the rows of others."""
 MOST_IMBALANCE = 0.1
 MOST_LATE = 0.3
 SHARED_BY_TIME = ("step",)
@@ -94,7 +96,8 @@ def cost_of(case: CostCase, device: AscendSim) -> Cost:
     must = moved.read_bytes + moved.written_bytes + moved.row_bytes
     copies = moved.row_bytes * (blocks - 1)
     total = sum(part["read_bytes"] + part["written_bytes"] for part in counters["traffic"].values())
-    for_rows = ROW_SCALARS * blocks * case.rows + OWN_ROW_SCALARS * (case.rows + blocks)
+    row_scalars = 0 if case.op in SCANNED_BY_VECTORS else ROW_SCALARS
+    for_rows = row_scalars * blocks * case.rows + OWN_ROW_SCALARS * (case.rows + blocks)
     by_bytes = [block["mte2_bytes"] + block["mte3_bytes"] for block in per_block]
     by_time = [block["model_cycles"]["end"] for block in per_block]
     return Cost(

@@ -18,6 +18,11 @@ DSV4_HOST_DEVICE constexpr int64_t tokens_per_unit(int32_t pool) {
     return pool == kC4 ? kRatioC4 : pool == kC128 ? kRatioC128 : 1;
 }
 
+// log2 of that.
+DSV4_HOST_DEVICE constexpr int32_t unit_shift(int32_t pool) {
+    return pool == kC4 ? kShiftC4 : pool == kC128 ? kShiftC128 : 0;
+}
+
 DSV4_HOST_DEVICE constexpr bool is_state_pool(int32_t pool) { return pool == kC4State || pool == kC128State; }
 
 // Pools whose pages are freed while the request lives.

@@ -17,6 +17,7 @@ TESTS = {
     "reserve_extend": ["page_segments"],
     "release_pages": ["page_segments"],
     "step": ["step", "step_wrappers", "step_on_device"],
+    "write_req_tables": ["write_req_tables", "write_req_tables_on_device"],
 }
 """Test files of ops that have others than the one called after them."""
 

@@ -100,30 +100,60 @@ DSV4_HOST_DEVICE constexpr int32_t page_entry(int32_t slot, int32_t page_shift) 
     return static_cast<int32_t>(page_of(table_entry(slot), page_shift));
 }
 
-// A device keeps the running total of the flat slots once for pools whose intervals are equal: full and swa share one.
+// A device keeps the running totals of the flat slots: of full and swa, whose intervals are also those of the state
+// pools unless these start at their own positions; of c4, c128, and such state pools.
 constexpr int32_t kWriteTotals = 5;
 
-DSV4_HOST_DEVICE constexpr int32_t total_of_pool(int32_t pool) { return pool == kFull ? 0 : pool - 1; }
+DSV4_HOST_DEVICE constexpr int32_t total_of_pool(int32_t pool, const WriteReqTablesParams& p) {
+    return pool == kFull || (is_state_pool(pool) && p.has_state_starts == 0) ? 0 : pool - 1;
+}
 
-// Units that a row adds to a total.
-DSV4_HOST_DEVICE constexpr int64_t units_of_total(const WriteRow& row, int32_t total, const WriteReqTablesParams& p) {
-    const int64_t units = write_units(row, total + 1, p);
-    return total == 0 ? max_of(units, write_units(row, kFull, p)) : units;
+// A pool whose intervals a total adds up.
+DSV4_HOST_DEVICE constexpr int32_t pool_of_total(int32_t total) { return total + 1; }
+
+// Whether a pool with that total has a table of this kind.
+DSV4_HOST_DEVICE constexpr bool total_has_kind(int32_t total, int32_t kind, const WriteReqTablesParams& p) {
+    for (int32_t pool = 0; pool < kNumPools; ++pool) {
+        if (total_of_pool(pool, p) == total && p.pools[pool].kind == kind) {
+            return true;
+        }
+    }
+    return false;
+}
+
+DSV4_HOST_DEVICE constexpr bool total_is_written(int32_t total, const WriteReqTablesParams& p) {
+    return total_has_kind(total, kSlots, p) || total_has_kind(total, kPages, p);
+}
+
+// Units that a row adds to a total that is written.
+DSV4_HOST_DEVICE constexpr int64_t units_of_total(const WriteRow& row, int32_t total) {
+    return write_end(row, pool_of_total(total)) - write_begin(row, pool_of_total(total));
 }
 
 DSV4_HOST_DEVICE constexpr int64_t limit_of_total(int32_t total, const WriteReqTablesParams& p) {
     int64_t limit = INT32_MAX;
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
-        if (total_of_pool(pool) == total && is_written(pool, p)) {
+        if (total_of_pool(pool, p) == total && is_written(pool, p)) {
             limit = min_of(limit, p.loc_elems[pool]);
         }
     }
     return limit;
 }
 
+// Which share of a total's units a block takes: those with one unit more than others fall to different blocks.
+DSV4_HOST_DEVICE constexpr int64_t write_share(int32_t total, int64_t block, int64_t blocks) {
+    return (block + total * blocks / kWriteTotals) % blocks;
+}
+
 constexpr int64_t kWriteTileUnits = 3072;
 constexpr int64_t kWriteTilePages = 384;  // entries of page tables at a time; each takes a 32-byte block on its way
 constexpr uint32_t kWriteTileRuns = 128;
+
+// Units of a total that a device takes at a time: of page tables it reads few of them.
+DSV4_HOST_DEVICE constexpr int64_t write_tile_units(int32_t total, const WriteReqTablesParams& p) {
+    return total_has_kind(total, kSlots, p) ? kWriteTileUnits : INT32_MAX;
+}
+
 constexpr int64_t kWriteChunkRows = 256;  // rows whose inputs are read at a time
 constexpr int64_t kWriteInputs = 5;       // request, start, end, starts of the state pools
 constexpr int64_t kWriteArrays = 4 + kWriteTotals;
@@ -132,7 +162,15 @@ static_assert(kWriteTilePages * kLaneElems <= kWriteTileUnits, "slots and pages 
 // A tile of int32 entries, and its copy of int64 ones.
 static_assert((kWriteArrays * row_array_elems(kMaxDeviceRows) + 3 * kWriteTileUnits) * 4 <= kUbBudgetBytes);
 
-constexpr int64_t kWriteRowNs = 500;  // of a row of the batch in all pools, for the block that writes it
+// V scans a chunk of rows if the totals before it are at most this: with those of the chunk they fit int32.
+constexpr int64_t kMostScannedTotal = int64_t{1} << 30;
+static_assert(kMostScannedTotal + kWriteChunkRows * kMostScannedTokens <= INT32_MAX);
+constexpr int64_t kWriteScanAreas = 5;
+constexpr int64_t kWriteIotaElems = kWriteChunkRows + kLaneElems;
+static_assert(kWriteIotaElems + lane_scan_elems(kWriteChunkRows, kWriteScanAreas) <= 2 * kWriteTileUnits,
+              "the scan and int64 entries share a buffer");
+
+constexpr int64_t kWriteRowNs = 220;  // of a row of the batch in all pools, for the block that writes it
 
 DSV4_HOST_DEVICE constexpr int64_t write_blocks(const WriteReqTablesParams& p, int64_t cores) {
     int64_t units = 0;

@@ -4,6 +4,7 @@
 #include "device/row_values.h"
 #include "kernel_operator.h"
 #include "ops/write_req_tables/write_req_tables_index.h"
+#include "ops/write_req_tables/write_scan.h"
 
 namespace dsv4::kernel {
 
@@ -19,10 +20,10 @@ struct WriteInputs {
     GM_ADDR c128_state_starts;
 };
 
-// Every block sums the rows' units up, then takes an equal share of each pool's flat slots. Into a table of slots: MTE2
-// fetches a tile of them, each row's piece at an address of its own, V replaces negative slots, MTE3 writes each piece
-// to its table row. Into a table of pages: the same for the first slot of each page in the share, which V turns into
-// the page.
+// Every block sums the rows' units up, by V where a chunk's rows are good, then takes an equal share of each pool's
+// flat slots. Into a table of slots: MTE2 fetches a tile of them, each row's piece at an address of its own, V replaces
+// negative slots, MTE3 writes each piece to its table row. Into a table of pages: the same for the first slot of each
+// page in the share, which V turns into the page.
 class WriteReqTables {
   public:
     __aicore__ inline WriteReqTables(AscendC::TPipe* pipe, const PoolAddresses& tables, const WriteInputs& inputs,
@@ -34,39 +35,37 @@ class WriteReqTables {
         pipe->InitBuffer(wide_buffer_, kWriteTileUnits * sizeof(int64_t));
         tile_ = tile_buffer_.Get<int32_t>();
         wide_ = wide_buffer_.Get<int64_t>();
-        init_input(kRequest, inputs.requests, p.request_is_int64);
-        init_input(kStart, inputs.starts, p.start_is_int64);
-        init_input(kEnd, inputs.ends, p.end_is_int64);
-        init_input(kC4StateStart, inputs.c4_state_starts, p.c4_state_start_is_int64);
-        init_input(kC128StateStart, inputs.c128_state_starts, p.c128_state_start_is_int64);
+        init_input(inputs_.requests, 0, inputs.requests, p.request_is_int64);
+        init_input(inputs_.starts, 1, inputs.starts, p.start_is_int64);
+        init_input(inputs_.ends, 2, inputs.ends, p.end_is_int64);
+        init_input(inputs_.c4_state_starts, 3, inputs.c4_state_starts, p.c4_state_start_is_int64);
+        init_input(inputs_.c128_state_starts, 4, inputs.c128_state_starts, p.c128_state_start_is_int64);
+        vector_scan_.init(p, wide_buffer_.Get<int32_t>());
     }
 
     __aicore__ inline void run() {
         scan();
         order<HardEvent::S_MTE2>();
-        for (int32_t pool = 0; pool < kNumPools; ++pool) {
-            if (p_.pools[pool].kind == kSlots) {
-                write_slots(pool);
-            } else if (p_.pools[pool].kind == kPages) {
-                write_pages(pool);
+        for (int32_t total = 0; total < kWriteTotals; ++total) {
+            if (total_is_written(total, p_)) {
+                write_total(total);
             }
         }
         errors_.flush();
     }
 
   private:
-    // Inputs, and the first of the arrays that are kept of all rows.
+    // The arrays that are kept of all rows.
     static constexpr uint32_t kRequest = 0;
     static constexpr uint32_t kStart = 1;
     static constexpr uint32_t kC4StateStart = 2;
     static constexpr uint32_t kC128StateStart = 3;
-    static constexpr uint32_t kEnd = 4;  // not kept
     static constexpr uint32_t kFirstTotal = 4;
 
     static constexpr uint32_t kLane = static_cast<uint32_t>(kLaneElems);
 
-    __aicore__ inline void init_input(uint32_t input, GM_ADDR values, int32_t is_int64) {
-        inputs_[input].init(values, p_.num_rows, is_int64, tile_[input * static_cast<uint32_t>(kWriteChunkRows) * 2]);
+    __aicore__ inline void init_input(RowValues& input, uint32_t place, GM_ADDR values, int32_t is_int64) {
+        input.init(values, p_.num_rows, is_int64, tile_[place * static_cast<uint32_t>(kWriteChunkRows) * 2]);
     }
 
     __aicore__ inline LocalTensor<int32_t> array(uint32_t index) {
@@ -76,9 +75,13 @@ class WriteReqTables {
     __aicore__ inline void scan() {
         const BlockShare own = block_share(p_.num_rows, 1, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
         int64_t totals[kWriteTotals] = {};
+        vector_scan_.prepare();
         for (int64_t first = 0; first < p_.num_rows; first += kWriteChunkRows) {
             const uint32_t rows = static_cast<uint32_t>(min_of<int64_t>(kWriteChunkRows, p_.num_rows - first));
             load_chunk(first, rows);
+            if (vector_scan_.chunk(rows, inputs_, scanned(static_cast<uint32_t>(first)), totals)) {
+                continue;
+            }
             for (uint32_t i = 0; i < rows; ++i) {
                 const int64_t index = first + i;
                 keep(static_cast<uint32_t>(index), admit(read(i), index, index >= own.begin && index < own.end, totals),
@@ -91,30 +94,44 @@ class WriteReqTables {
         }
     }
 
+    __aicore__ inline ScannedWriteRows scanned(uint32_t first) {
+        ScannedWriteRows rows{array(kRequest)[first],
+                              array(kStart)[first],
+                              array(kC4StateStart)[first],
+                              array(kC128StateStart)[first],
+                              {}};
+        for (uint32_t total = 0; total < kWriteTotals; ++total) {
+            rows.totals[total] = array(kFirstTotal + total)[first];
+        }
+        return rows;
+    }
+
     __aicore__ inline void load_chunk(int64_t first, uint32_t rows) {
         order<HardEvent::S_MTE2>();
-        inputs_[kRequest].load_chunk(first, rows);
-        inputs_[kStart].load_chunk(first, rows);
-        inputs_[kEnd].load_chunk(first, rows);
+        inputs_.requests.load_chunk(first, rows);
+        inputs_.starts.load_chunk(first, rows);
+        inputs_.ends.load_chunk(first, rows);
         if (p_.has_state_starts != 0) {
-            inputs_[kC4StateStart].load_chunk(first, rows);
-            inputs_[kC128StateStart].load_chunk(first, rows);
+            inputs_.c4_state_starts.load_chunk(first, rows);
+            inputs_.c128_state_starts.load_chunk(first, rows);
         }
         order<HardEvent::MTE2_S>();
+        order<HardEvent::MTE2_V>();
     }
 
     __aicore__ inline WriteRow read(uint32_t i) const {
-        const int64_t start = inputs_[kStart].get(i);
-        return WriteRow{inputs_[kRequest].get(i), start, inputs_[kEnd].get(i),
-                        p_.has_state_starts != 0 ? inputs_[kC4StateStart].get(i) : start,
-                        p_.has_state_starts != 0 ? inputs_[kC128StateStart].get(i) : start};
+        const int64_t start = inputs_.starts.get(i);
+        return WriteRow{inputs_.requests.get(i), start, inputs_.ends.get(i),
+                        p_.has_state_starts != 0 ? inputs_.c4_state_starts.get(i) : start,
+                        p_.has_state_starts != 0 ? inputs_.c128_state_starts.get(i) : start};
     }
 
     // A bad row becomes padding; one block tells.
     __aicore__ inline WriteRow admit(const WriteRow& row, int64_t index, bool own, const int64_t* totals) {
         int32_t fault = write_row_fault(row, p_);
         for (int32_t total = 0; fault == kWriteValid && total < kWriteTotals; ++total) {
-            if (units_of_total(row, total, p_) > limit_of_total(total, p_) - totals[total]) {
+            if (total_is_written(total, p_) &&
+                units_of_total(row, total) > limit_of_total(total, p_) - totals[total]) {
                 fault = kWriteBeyondSlots;
             }
         }
@@ -133,39 +150,88 @@ class WriteReqTables {
         array(kC4StateStart).SetValue(index, static_cast<int32_t>(row.c4_state_start));
         array(kC128StateStart).SetValue(index, static_cast<int32_t>(row.c128_state_start));
         for (int32_t total = 0; total < kWriteTotals; ++total) {
-            array(kFirstTotal + total).SetValue(index, static_cast<int32_t>(totals[total]));
-            totals[total] += units_of_total(row, total, p_);
+            if (total_is_written(total, p_)) {
+                array(kFirstTotal + total).SetValue(index, static_cast<int32_t>(totals[total]));
+                totals[total] += units_of_total(row, total);
+            }
         }
     }
 
-    // Starts the block's share of a pool's flat slots, cut into pieces of one row each.
-    __aicore__ inline void start_pieces(int32_t pool, int64_t tile_units) {
-        const LocalTensor<int32_t> prefix = array(kFirstTotal + total_of_pool(pool));
+    // The block's share of the flat slots of all pools that a total is of, cut into pieces of one row each.
+    __aicore__ inline void write_total(int32_t total) {
+        const LocalTensor<int32_t> prefix = array(kFirstTotal + static_cast<uint32_t>(total));
         const int64_t units = prefix.GetValue(static_cast<uint32_t>(p_.num_rows));
+        const int64_t blocks = AscendC::GetBlockNum();
         pieces_.start(prefix, p_.num_rows,
-                      block_share(units, kLaneElems, AscendC::GetBlockIdx(), AscendC::GetBlockNum()), tile_units,
-                      kLaneElems);
+                      block_share(units, kLaneElems, write_share(total, AscendC::GetBlockIdx(), blocks), blocks),
+                      write_tile_units(total, p_), kLaneElems);
+        while (pieces_.next_tile()) {
+            find_places(total);
+            for (int32_t pool = 0; pool < kNumPools; ++pool) {
+                if (total_of_pool(pool, p_) != total) {
+                    continue;
+                }
+                if (p_.pools[pool].kind == kSlots) {
+                    write_slots(pool);
+                } else if (p_.pools[pool].kind == kPages) {
+                    write_pages(pool);
+                }
+            }
+        }
+    }
+
+    // Where a piece begins in the tables.
+    struct Place {
+        int64_t request;
+        int64_t unit;
+    };
+
+    __aicore__ inline void find_places(int32_t total) {
+        const int32_t pool = pool_of_total(total);
+        const LocalTensor<int32_t> starts =
+            array(pool == kC4State ? kC4StateStart : pool == kC128State ? kC128StateStart : kStart);
+        for (uint32_t i = 0; i < pieces_.count(); ++i) {
+            const uint32_t row = static_cast<uint32_t>(pieces_[i].row);
+            places_[i] = Place{array(kRequest).GetValue(row), units_in(starts.GetValue(row), pool) + pieces_[i].offset};
+        }
+    }
+
+    // A part of the tile that nothing uses any more, in entries.
+    __aicore__ inline uint32_t claim(uint32_t entries) {
+        if (tile_used_ + entries > static_cast<uint32_t>(kWriteTileUnits)) {
+            order<HardEvent::MTE3_MTE2>();
+            order<HardEvent::MTE3_V>();
+            tile_used_ = 0;
+        }
+        const uint32_t begin = tile_used_;
+        tile_used_ += entries;
+        return begin;
     }
 
     __aicore__ inline void write_slots(int32_t pool) {
         const GlobalTensor<int32_t> slots = slots_.tensor(pool, p_.loc_elems[pool]);
-        const PoolAddress& a = p_.pools[pool];
-        start_pieces(pool, kWriteTileUnits);
-        while (pieces_.next_tile()) {
-            order<HardEvent::MTE3_MTE2>();
-            for (uint32_t i = 0; i < pieces_.count();) {
-                const Piece& piece = pieces_[i];
-                const uint32_t rows = pieces_.equal_pieces(i);
-                load_rows(tile_[piece.area], slots[piece.entry], rows, piece.units, 0,
-                          round_up<uint32_t>(piece.units, kLaneElems));
-                i += rows;
-            }
-            make_entries(a, pieces_.used(), 0);
-            for (uint32_t i = 0; i < pieces_.count(); ++i) {
-                const Piece& piece = pieces_[i];
-                const int64_t unit = first_unit(pool, piece.row) + piece.offset;
-                store_entries(pool, slot_entry_elems(request(piece.row), unit, a), piece.area, 1, piece.units);
-            }
+        const uint32_t begin = claim(pieces_.used());
+        for (uint32_t i = 0; i < pieces_.count();) {
+            const Piece& piece = pieces_[i];
+            const uint32_t rows = pieces_.equal_pieces(i);
+            load_rows(tile_[begin + piece.area], slots[static_cast<uint64_t>(piece.entry)], rows, piece.units, 0,
+                      round_up<uint32_t>(piece.units, kLane));
+            i += rows;
+        }
+        make_entries(begin, pieces_.used(), 0, is_wide(pool));
+        if (is_wide(pool)) {
+            store_slots(pool, wide_[begin]);
+        } else {
+            store_slots(pool, tile_[begin]);
+        }
+    }
+
+    template <typename T>
+    __aicore__ inline void store_slots(int32_t pool, const LocalTensor<T>& entries) {
+        const GlobalTensor<T> to = table<T>(pool);
+        for (uint32_t i = 0; i < pieces_.count(); ++i) {
+            const int64_t entry = slot_entry_elems(places_[i].request, places_[i].unit, p_.pools[pool]);
+            store(to[static_cast<uint64_t>(entry)], entries[pieces_[i].area], pieces_[i].units);
         }
     }
 
@@ -179,45 +245,39 @@ class WriteReqTables {
     };
 
     __aicore__ inline void write_pages(int32_t pool) {
-        const int64_t tile_units = min_of<int64_t>(kWriteTilePages << p_.pools[pool].page_shift, INT32_MAX);
-        start_pieces(pool, tile_units);
         num_runs_ = 0;
         used_pages_ = 0;
-        while (pieces_.next_tile()) {
-            for (uint32_t i = 0; i < pieces_.count(); ++i) {
-                collect_pages(pool, pieces_[i]);
-            }
+        for (uint32_t i = 0; i < pieces_.count(); ++i) {
+            collect_pages(pool, pieces_[i], places_[i]);
         }
         flush_runs(pool);
     }
 
     // The row's first unit in a page decides, so that what lies before the first whole page of a piece is its own only
     // at the start of the row.
-    __aicore__ inline void collect_pages(int32_t pool, const Piece& piece) {
+    __aicore__ inline void collect_pages(int32_t pool, const Piece& piece, const Place& place) {
         const PoolAddress& a = p_.pools[pool];
-        const int64_t begin = first_unit(pool, piece.row) + piece.offset;
-        const int64_t end = begin + piece.units;
-        const int64_t aligned = page_start_from(begin, a.page_shift);
-        if (piece.offset == 0 && begin < aligned) {
-            add_run(pool, piece, begin, begin, 1);
+        const int64_t end = place.unit + piece.units;
+        const int64_t aligned = page_start_from(place.unit, a.page_shift);
+        if (piece.offset == 0 && place.unit < aligned) {
+            add_run(pool, piece, place, place.unit, 1);
         }
         for (int64_t unit = aligned; unit < end;) {
             const int64_t page = page_of(unit, a.page_shift);
             const int64_t columns = min_of<int64_t>(kWriteTilePages, a.columns - page_column(page, a));
             const int64_t pages = min_of(pages_for(end - unit, a.page_shift), columns);
-            add_run(pool, piece, begin, unit, static_cast<uint32_t>(pages));
+            add_run(pool, piece, place, unit, static_cast<uint32_t>(pages));
             unit += pages << a.page_shift;
         }
     }
 
-    __aicore__ inline void add_run(int32_t pool, const Piece& piece, int64_t begin, int64_t unit, uint32_t pages) {
+    __aicore__ inline void add_run(int32_t pool, const Piece& piece, const Place& place, int64_t unit, uint32_t pages) {
         if (num_runs_ == kWriteTileRuns || used_pages_ + pages > kWriteTilePages) {
             flush_runs(pool);
         }
         const PoolAddress& a = p_.pools[pool];
-        runs_[num_runs_++] = PageRun{piece.entry + (unit - begin),
-                                     page_entry_elems(request(piece.row), page_of(unit, a.page_shift), a), pages,
-                                     used_pages_};
+        const int64_t entry = page_entry_elems(place.request, page_of(unit, a.page_shift), a);
+        runs_[num_runs_++] = PageRun{piece.entry + (unit - place.unit), entry, pages, used_pages_};
         used_pages_ += pages;
     }
 
@@ -226,57 +286,53 @@ class WriteReqTables {
             return;
         }
         const GlobalTensor<int32_t> slots = slots_.tensor(pool, p_.loc_elems[pool]);
-        const PoolAddress& a = p_.pools[pool];
-        order<HardEvent::MTE3_MTE2>();
+        const int32_t shift = p_.pools[pool].page_shift;
+        const uint32_t begin = claim(used_pages_ * kLane);
         for (uint32_t i = 0; i < num_runs_; ++i) {
             const PageRun& run = runs_[i];
-            load_strided_rows(tile_[run.area * kLane], slots[static_cast<uint64_t>(run.entry)], run.pages, 1,
-                              int64_t{1} << a.page_shift, kLane);
+            load_strided_rows(tile_[begin + run.area * kLane], slots[static_cast<uint64_t>(run.entry)], run.pages, 1,
+                              int64_t{1} << shift, kLane);
         }
-        make_entries(a, used_pages_ * kLane, a.page_shift);
-        for (uint32_t i = 0; i < num_runs_; ++i) {
-            store_entries(pool, runs_[i].table_elems, runs_[i].area * kLane, runs_[i].pages, 1);
+        make_entries(begin, used_pages_ * kLane, shift, is_wide(pool));
+        if (is_wide(pool)) {
+            store_runs(pool, wide_[begin]);
+        } else {
+            store_runs(pool, tile_[begin]);
         }
         num_runs_ = 0;
         used_pages_ = 0;
     }
 
-    // Slots in tile_ -> entries there, and in wide_ where the table is int64.
-    __aicore__ inline void make_entries(const PoolAddress& a, uint32_t elems, int32_t shift) {
+    template <typename T>
+    __aicore__ inline void store_runs(int32_t pool, const LocalTensor<T>& entries) {
+        const GlobalTensor<T> to = table<T>(pool);
+        for (uint32_t i = 0; i < num_runs_; ++i) {
+            const PageRun& run = runs_[i];
+            store_rows(to[static_cast<uint64_t>(run.table_elems)], entries[run.area * kLane], run.pages, 1, kLane);
+        }
+    }
+
+    // Slots in a part of the tile -> entries there, and in wide_ where the table is int64.
+    __aicore__ inline void make_entries(uint32_t begin, uint32_t elems, int32_t shift, bool wide) {
+        const LocalTensor<int32_t> entries = tile_[begin];
         order<HardEvent::MTE2_V>();
-        order<HardEvent::MTE3_V>();
-        AscendC::Maxs(tile_, tile_, table_entry(INT32_MIN), static_cast<int32_t>(elems));
+        AscendC::Maxs(entries, entries, table_entry(INT32_MIN), static_cast<int32_t>(elems));
         if (shift != 0) {
             AscendC::PipeBarrier<PIPE_V>();
-            AscendC::ShiftRight(tile_, tile_, shift, static_cast<int32_t>(elems));
+            AscendC::ShiftRight(entries, entries, shift, static_cast<int32_t>(elems));
         }
-        if (a.is_int64 != 0) {
+        if (wide) {
             AscendC::PipeBarrier<PIPE_V>();
-            AscendC::Cast(wide_, tile_, AscendC::RoundMode::CAST_NONE, elems);
+            AscendC::Cast(wide_[begin], entries, AscendC::RoundMode::CAST_NONE, elems);
         }
         order<HardEvent::V_MTE3>();
     }
 
-    // rows rows of row_elems entries from a lane block of the tile each, to the table without gaps.
-    __aicore__ inline void store_entries(int32_t pool, int64_t at_elems, uint32_t area, uint32_t rows,
-                                         uint32_t row_elems) {
-        const PoolAddress& a = p_.pools[pool];
-        GM_ADDR table = tables_.address[pool];
-        const uint64_t elems = static_cast<uint64_t>(p_.max_requests * a.row_elems);
-        const uint32_t pitch = round_up<uint32_t>(row_elems, kLane);
-        if (a.is_int64 != 0) {
-            store_rows(global<int64_t>(table, elems)[static_cast<uint64_t>(at_elems)], wide_[area], rows, row_elems, pitch);
-        } else {
-            store_rows(global<int32_t>(table, elems)[static_cast<uint64_t>(at_elems)], tile_[area], rows, row_elems, pitch);
-        }
-    }
+    __aicore__ inline bool is_wide(int32_t pool) const { return p_.pools[pool].is_int64 != 0; }
 
-    __aicore__ inline int64_t request(int32_t row) { return array(kRequest).GetValue(static_cast<uint32_t>(row)); }
-
-    // First unit of the pool that the row writes.
-    __aicore__ inline int64_t first_unit(int32_t pool, int32_t row) {
-        const uint32_t start = pool == kC4State ? kC4StateStart : pool == kC128State ? kC128StateStart : kStart;
-        return units_in(array(start).GetValue(static_cast<uint32_t>(row)), pool);
+    template <typename T>
+    __aicore__ inline GlobalTensor<T> table(int32_t pool) const {
+        return global<T>(tables_.address[pool], static_cast<uint64_t>(p_.max_requests * p_.pools[pool].row_elems));
     }
 
     const WriteReqTablesParams& p_;
@@ -286,10 +342,13 @@ class WriteReqTables {
     TBuf<TPosition::VECCALC> array_buffer_, tile_buffer_, wide_buffer_;
     LocalTensor<int32_t> tile_;
     LocalTensor<int64_t> wide_;
+    Place places_[kTilePieces];
     PageRun runs_[kWriteTileRuns];
+    uint32_t tile_used_ = 0;
     uint32_t num_runs_ = 0;
     uint32_t used_pages_ = 0;
-    RowValues inputs_[kWriteInputs];
+    WriteRowInputs inputs_;
+    WriteScan vector_scan_;
     RowPieces pieces_;
     uint32_t array_elems_;
 };

@@ -1,0 +1,167 @@
+// Arithmetic of V over rows that lie in UB, an int32 for each: what S finds row by row for hundreds of rows in the time
+// of ten. Whatever is wrong with a row shows as a number below 0 in its lane; rows with one are left to S.
+#pragma once
+
+#include "common/step_launch.h"
+#include "device/row_values.h"
+
+namespace dsv4::kernel {
+
+// lanes: a power of two, at least 16.
+template <int64_t lanes, int64_t areas>
+class LaneScan {
+  public:
+    static constexpr uint32_t kLanes = static_cast<uint32_t>(lanes);
+
+    // scratch: lane_scan_elems. iota: at least kLanes + 1.
+    __aicore__ inline void init(const LocalTensor<int32_t>& iota, const LocalTensor<int32_t>& scratch) {
+        iota_ = iota;
+        scratch_ = scratch;
+    }
+
+    // Starts on n rows, at least one.
+    __aicore__ inline void begin(uint32_t n) {
+        n_ = static_cast<int32_t>(n);
+        AscendC::Duplicate(worst(), int32_t{0}, static_cast<int32_t>(kLanes));
+        AscendC::Muls(offsets(4), iota_, int32_t{4}, n_ + 1);
+        AscendC::Muls(offsets(8), iota_, int32_t{8}, n_ + 1);
+        AscendC::PipeBarrier<PIPE_V>();
+    }
+
+    __aicore__ inline int32_t rows() const { return n_; }
+
+    // The caller's, with room for kLanes + 8.
+    __aicore__ inline LocalTensor<int32_t> area(uint32_t number) const { return scratch_[(kOwn + number) * kArea]; }
+
+    __aicore__ inline void must_not_be_negative(const LocalTensor<int32_t>& values) const {
+        AscendC::Min(worst(), worst(), values, n_);
+        AscendC::PipeBarrier<PIPE_V>();
+    }
+
+    __aicore__ inline void must_not_exceed(const LocalTensor<int32_t>& values, int64_t most) const {
+        AscendC::Muls(aux(), values, int32_t{-1}, n_);
+        AscendC::PipeBarrier<PIPE_V>();
+        AscendC::Adds(aux(), aux(), static_cast<int32_t>(most), n_);
+        AscendC::PipeBarrier<PIPE_V>();
+        must_not_be_negative(aux());
+    }
+
+    __aicore__ inline void clamp(const LocalTensor<int32_t>& to, const LocalTensor<int32_t>& from, int32_t least,
+                                 int64_t most) const {
+        AscendC::Maxs(to, from, least, n_);
+        AscendC::PipeBarrier<PIPE_V>();
+        AscendC::Mins(to, to, static_cast<int32_t>(most), n_);
+        AscendC::PipeBarrier<PIPE_V>();
+    }
+
+    // The low words, as many entries after each row's own as `shift` says. Returns lanes that hold -1 where the high
+    // word is not 0; the next call of this object that has no result in them uses them again.
+    __aicore__ inline LocalTensor<int32_t> narrow(const LocalTensor<int32_t>& to, const RowValues& values,
+                                                  uint32_t shift) const {
+        const uint32_t bytes = values.is_int64() ? 8 : 4;
+        gather(to, values.words(), bytes, shift * bytes, n_);
+        if (!values.is_int64()) {
+            AscendC::Duplicate(aux(), int32_t{0}, n_);
+            AscendC::PipeBarrier<PIPE_V>();
+            return aux();
+        }
+        gather(aux(), values.words(), bytes, shift * bytes + 4, n_);
+        clamp(aux(), aux(), -1, 1);
+        AscendC::Mul(aux(), aux(), aux(), n_);
+        AscendC::PipeBarrier<PIPE_V>();
+        AscendC::Muls(aux(), aux(), int32_t{-1}, n_);
+        AscendC::PipeBarrier<PIPE_V>();
+        return aux();
+    }
+
+    // Numbers from 0 to `most`. In rows with others they are replaced, so that arithmetic on them stays within int32.
+    __aicore__ inline void take(const LocalTensor<int32_t>& to, const RowValues& values, uint32_t shift,
+                                int64_t most) const {
+        must_not_be_negative(narrow(to, values, shift));
+        bound(to, most);
+    }
+
+    // Like take(), of numbers that are there already.
+    __aicore__ inline void bound(const LocalTensor<int32_t>& values, int64_t most) const {
+        must_not_be_negative(values);
+        AscendC::Maxs(values, values, int32_t{0}, n_);
+        AscendC::PipeBarrier<PIPE_V>();
+        must_not_exceed(values, most);
+        AscendC::Mins(values, values, static_cast<int32_t>(most), n_);
+        AscendC::PipeBarrier<PIPE_V>();
+    }
+
+    // Where add_up() expects its numbers. Their sum and `before` together stay within int32.
+    __aicore__ inline LocalTensor<int32_t> addends() const { return sums(0)[kZeros]; }
+
+    // to[i] = before + the sum of the first i addends, for n + 1 entries; by doubling. Numbers less than 8 apart do not
+    // lie at 32-byte boundaries, so that V gathers them.
+    __aicore__ inline void add_up(const LocalTensor<int32_t>& to, int64_t before) const {
+        AscendC::Duplicate(sums(0), int32_t{0}, static_cast<int32_t>(kZeros));
+        AscendC::Duplicate(sums(1), int32_t{0}, static_cast<int32_t>(kZeros));
+        AscendC::PipeBarrier<PIPE_V>();
+        uint32_t turn = 0;
+        for (uint32_t distance = 1; distance < static_cast<uint32_t>(n_); distance *= 2) {
+            const LocalTensor<int32_t> from = sums(turn);
+            turn = 1 - turn;
+            if (distance < static_cast<uint32_t>(kLaneElems)) {
+                gather(aux(), from, 4, (kZeros - distance) * 4, n_);
+                AscendC::Add(sums(turn)[kZeros], from[kZeros], aux(), n_);
+            } else {
+                AscendC::Add(sums(turn)[kZeros], from[kZeros], from[kZeros - distance], n_);
+            }
+            AscendC::PipeBarrier<PIPE_V>();
+        }
+        gather(to, sums(turn), 4, (kZeros - 1) * 4, n_ + 1);
+        AscendC::Adds(to, to, static_cast<int32_t>(before), n_ + 1);
+        AscendC::PipeBarrier<PIPE_V>();
+    }
+
+    // Whether nothing is wrong with any row. S may read and write afterwards what V has made.
+    __aicore__ inline bool all_good() const {
+        int32_t left = static_cast<int32_t>(kLanes);
+        while (left / 2 >= n_ && left > kLaneElems) {
+            left /= 2;
+        }
+        while (left > kLaneElems) {
+            left /= 2;
+            AscendC::Min(worst(), worst(), worst()[static_cast<uint32_t>(left)], left);
+            AscendC::PipeBarrier<PIPE_V>();
+        }
+        order<AscendC::HardEvent::V_S>();
+        for (uint32_t lane = 0; lane < static_cast<uint32_t>(kLaneElems); ++lane) {
+            if (worst().GetValue(lane) < 0) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+  private:
+    // A number for each row, and one more.
+    static constexpr uint32_t kArea = kLanes + static_cast<uint32_t>(kLaneElems);
+    static constexpr uint32_t kZeros = kLanes / 2;  // in front of what is added up
+    static constexpr uint32_t kOwn = 4;
+
+    __aicore__ inline LocalTensor<int32_t> worst() const { return scratch_; }
+    __aicore__ inline LocalTensor<int32_t> aux() const { return scratch_[kArea]; }
+    // Of an element of `bytes` bytes: iota times that.
+    __aicore__ inline LocalTensor<int32_t> offsets(uint32_t bytes) const {
+        return scratch_[(bytes == 4 ? 2 : 3) * kArea];
+    }
+    __aicore__ inline LocalTensor<int32_t> sums(uint32_t turn) const {
+        return scratch_[(kOwn + static_cast<uint32_t>(areas)) * kArea + turn * (kZeros + kArea)];
+    }
+
+    __aicore__ inline void gather(const LocalTensor<int32_t>& to, const LocalTensor<int32_t>& from, uint32_t elem_bytes,
+                                  uint32_t base_bytes, int32_t elems) const {
+        AscendC::Gather(to, from, offsets(elem_bytes).template ReinterpretCast<uint32_t>(), base_bytes,
+                        static_cast<uint32_t>(elems));
+        AscendC::PipeBarrier<PIPE_V>();
+    }
+
+    LocalTensor<int32_t> iota_, scratch_;
+    int32_t n_ = 0;
+};
+
+}  // namespace dsv4::kernel
