@@ -44,9 +44,11 @@ MOST_SCALARS = 0.1
 ROW_SCALARS, OWN_ROW_SCALARS = 14, 24
 """Scalar accesses to UB that a block may make for each row of the batch, to read its inputs and keep what the outputs
 need, and for each row of its own share, to visit it once an output or pool."""
-SCANNED_BY_VECTORS = ("write_req_tables",)
+SCANNED_BY_VECTORS = ("compressor_metadata", "write_req_tables")
 """Ops whose blocks make no scalar access for the rows of others."""
 MOST_IMBALANCE = 0.1
+MOST_IMBALANCE_OF = {"compressor_metadata": 0.2}
+"""Of ops with few rows a share, which are cut at 8 of them so that no two blocks write to one 32-byte piece."""
 MOST_LATE = 0.3
 SHARED_BY_TIME = ("step",)
 """Ops whose blocks do different work: they end at nearly one time, whatever each of them moves."""
@@ -134,8 +136,9 @@ def breaches(cost: Cost) -> list[str]:
         found.append(f"{cost.scalars_beyond_rows:.2f} scalar accesses an element, expected at most {MOST_SCALARS}")
     if cost.large and cost.op in SHARED_BY_TIME and cost.late > MOST_LATE:
         found.append(f"the mean block ends {cost.late:.0%} before the last one, expected at most {MOST_LATE:.0%}")
-    if cost.large and cost.op not in SHARED_BY_TIME and cost.imbalance > MOST_IMBALANCE:
-        found.append(f"blocks differ by {cost.imbalance:.0%}, expected at most {MOST_IMBALANCE:.0%}")
+    most_imbalance = MOST_IMBALANCE_OF.get(cost.op, MOST_IMBALANCE)
+    if cost.large and cost.op not in SHARED_BY_TIME and cost.imbalance > most_imbalance:
+        found.append(f"blocks differ by {cost.imbalance:.0%}, expected at most {most_imbalance:.0%}")
     return [f"{cost.op} {cost.shape}: {what}" for what in found]
 
 

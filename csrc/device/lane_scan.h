@@ -58,14 +58,13 @@ class LaneScan {
     // word is not 0; the next call of this object that has no result in them uses them again.
     __aicore__ inline LocalTensor<int32_t> narrow(const LocalTensor<int32_t>& to, const RowValues& values,
                                                   uint32_t shift) const {
-        const uint32_t bytes = values.is_int64() ? 8 : 4;
-        gather(to, values.words(), bytes, shift * bytes, n_);
+        gather_words(to, values, shift, 0);
         if (!values.is_int64()) {
             AscendC::Duplicate(aux(), int32_t{0}, n_);
             AscendC::PipeBarrier<PIPE_V>();
             return aux();
         }
-        gather(aux(), values.words(), bytes, shift * bytes + 4, n_);
+        gather_words(aux(), values, shift, 1);
         clamp(aux(), aux(), -1, 1);
         AscendC::Mul(aux(), aux(), aux(), n_);
         AscendC::PipeBarrier<PIPE_V>();
@@ -78,6 +77,33 @@ class LaneScan {
     __aicore__ inline void take(const LocalTensor<int32_t>& to, const RowValues& values, uint32_t shift,
                                 int64_t most) const {
         must_not_be_negative(narrow(to, values, shift));
+        bound(to, most);
+    }
+
+    // take() of numbers that may be negative: live[i] is then 0, else 1, and the number 0.
+    __aicore__ inline void take_live(const LocalTensor<int32_t>& to, const LocalTensor<int32_t>& live,
+                                     const RowValues& values, int64_t most) const {
+        gather_words(to, values, 0, 0);
+        AscendC::Mins(aux(), to, int32_t{0}, n_);
+        AscendC::PipeBarrier<PIPE_V>();
+        AscendC::Maxs(aux(), aux(), int32_t{-1}, n_);
+        AscendC::PipeBarrier<PIPE_V>();
+        if (values.is_int64()) {
+            // The high word has the sign, and no positive number has one.
+            gather_words(live, values, 0, 1);
+            clamp(live, live, -1, 1);
+            AscendC::Sub(aux(), aux(), live, n_);
+            AscendC::PipeBarrier<PIPE_V>();
+            must_not_be_negative(aux());
+            AscendC::Adds(live, live, int32_t{1}, n_);
+        } else {
+            AscendC::Adds(live, aux(), int32_t{1}, n_);
+        }
+        AscendC::PipeBarrier<PIPE_V>();
+        AscendC::Mins(live, live, int32_t{1}, n_);
+        AscendC::PipeBarrier<PIPE_V>();
+        AscendC::Mul(to, to, live, n_);
+        AscendC::PipeBarrier<PIPE_V>();
         bound(to, most);
     }
 
@@ -158,6 +184,13 @@ class LaneScan {
         AscendC::Gather(to, from, offsets(elem_bytes).template ReinterpretCast<uint32_t>(), base_bytes,
                         static_cast<uint32_t>(elems));
         AscendC::PipeBarrier<PIPE_V>();
+    }
+
+    // word: 0 for the low words, 1 for the high ones.
+    __aicore__ inline void gather_words(const LocalTensor<int32_t>& to, const RowValues& values, uint32_t shift,
+                                        uint32_t word) const {
+        const uint32_t bytes = values.is_int64() ? 8 : 4;
+        gather(to, values.words(), bytes, shift * bytes + word * 4, n_);
     }
 
     LocalTensor<int32_t> iota_, scratch_;

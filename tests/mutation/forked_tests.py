@@ -18,6 +18,7 @@ TESTS = {
     "release_pages": ["page_segments"],
     "step": ["step", "step_wrappers", "step_on_device"],
     "write_req_tables": ["write_req_tables", "write_req_tables_on_device"],
+    "compressor_metadata": ["compressor_metadata", "compressor_metadata_on_device"],
 }
 """Test files of ops that have others than the one called after them."""
 

@@ -4,7 +4,7 @@
 
 #include "common/compress.h"
 #include "common/element_type.h"
-#include "common/launch_plan.h"
+#include "common/step_launch.h"
 
 struct CompressorMetadataParams {
     int64_t num_rows;             // rows of the outputs
@@ -172,9 +172,16 @@ DSV4_HOST_DEVICE constexpr int64_t block_columns_of(const GroupRun& run, const C
     return max_of<int64_t>(0, end - block_column(run.first, p));
 }
 
-// Requests that a kernel reads at a time.
-constexpr int64_t kRequestChunk = 1024;
-constexpr int64_t kRequestChunkBytes = (3 * kRequestChunk + 8) * 8;
+// Requests that a kernel reads and V scans at a time. In UB, in int32: three int64 inputs, of which the offsets have an entry
+// more; what is known of each request, its number of earlier groups, first group and table row; 0, 1, 2, ..; the scan.
+constexpr int64_t kRequestChunk = 512;
+constexpr int64_t kRequestInputElems = 3 * kRequestChunk * 2 + kLaneElems;
+constexpr int64_t kRequestArrays = 3;
+constexpr int64_t kRequestArrayElems = kRequestChunk + kLaneElems;
+constexpr int64_t kRequestScanAreas = 3;
+constexpr int64_t kRequestChunkBytes =
+    (kRequestInputElems + (kRequestArrays + 1) * kRequestArrayElems + lane_scan_elems(kRequestChunk, kRequestScanAreas)) * 4;
+static_assert(kRequestChunk * (kMostScannedTokens + 1) <= int64_t{1} << 30, "groups of a chunk fit int32");
 
 // Elements from one row of a tile to the next.
 DSV4_HOST_DEVICE constexpr int64_t compressor_pitch_elems(const CompressorMetadataParams& p) {
@@ -194,11 +201,17 @@ DSV4_HOST_DEVICE constexpr int64_t compressor_tile_rows(const CompressorMetadata
     return min_of<int64_t>((kUbBudgetBytes - kRequestChunkBytes) / compressor_row_bytes(p), kMaxCopyBlocks) / 8 * 8;
 }
 
-constexpr int64_t kCompressorRowNs = 200;  // of an output row
+constexpr int64_t kCompressorRowNs = 180;  // of an output row
 
+// Output rows at which shares are cut, so that no two cores write into one 32-byte piece of an output.
+constexpr int64_t kCompressorCutRows = kUbBlockBytes / 4;
+
+// A share has some cuts' worth of rows that cost more than dummies; fewer blocks with as many are as soon done. Of a verify
+// step about half of the rows belong to groups, which take twice the time of the others.
 DSV4_HOST_DEVICE constexpr int64_t compressor_blocks(const CompressorMetadataParams& p, int64_t cores) {
     const int64_t row_bytes = 2 * (2 * p.rope_dim * element_bytes(p.table_type) + 12);
-    return blocks_for_work(p.num_rows * (kCompressorRowNs + row_bytes / kBytesPerNs), cores);
+    const int64_t blocks = blocks_for_work(p.num_rows * (kCompressorRowNs + row_bytes / kBytesPerNs), cores);
+    return even_blocks(ceil_div<int64_t>(3 * p.num_rows, 4 * kCompressorCutRows), blocks);
 }
 
 }  // namespace dsv4

@@ -47,7 +47,7 @@ class CompressorMetadata {
         const int64_t groups = walk_.survey();
         // Dummy rows are not read from anywhere. Groups past the last row, an error, only make the shares less equal.
         const BlockShare share =
-            uneven_block_share(p_.num_rows, groups, kShareRows, AscendC::GetBlockIdx(), blocks);
+            uneven_block_share(p_.num_rows, groups, kCompressorCutRows, AscendC::GetBlockIdx(), blocks);
         place_ = walk_.find(share.begin);
         for (int64_t row = share.begin; row < share.end; row += tile_rows_) {
             tile(row, min_of<int64_t>(row + tile_rows_, share.end));
@@ -59,9 +59,6 @@ class CompressorMetadata {
     }
 
   private:
-    // Shares are cut at multiples of it.
-    static constexpr int64_t kShareRows = 2;
-
     __aicore__ inline void tile(int64_t begin, int64_t end) {
         // MTE3 has stored the last tile, and S, which it waited for, has read its block table entries. What S and V write
         // comes after the fetching, so that they wait for MTE3 too.

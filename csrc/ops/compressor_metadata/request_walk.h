@@ -1,42 +1,55 @@
 // The requests of compressor_metadata as a device kernel reads them: in chunks, because there may be more than fit UB. A
-// block walks over all of them once, to learn how many groups there are, and once more near its share.
+// block scans all chunks once, to learn how many groups there are, and those of its share again if they are not the last.
 #pragma once
 
 #include "device/errors.h"
-#include "device/memory.h"
-#include "device/pipes.h"
-#include "ops/compressor_metadata/compressor_metadata_index.h"
+#include "ops/compressor_metadata/request_scan.h"
 
 namespace dsv4::kernel {
 
-// Walks the requests in order: the groups of each, and the output row of the first one.
+// Walks the requests that bring groups, in order.
 class RequestWalk {
   public:
     __aicore__ inline RequestWalk(AscendC::TPipe* pipe, const CompressorMetadataAddresses& memory,
                                   const CompressorMetadataParams& p, ErrorLane* errors)
-        : p_(p), memory_(memory), errors_(errors) {
+        : p_(p), errors_(errors) {
         pipe->InitBuffer(buffer_, kRequestChunkBytes);
+        constexpr uint32_t input_elems = kRequestChunk * 2;
+        constexpr uint32_t array_elems = kRequestArrayElems;
+        const LocalTensor<int32_t> memory_of_chunk = buffer_.Get<int32_t>();
+        inputs_.requests.init(at(memory.requests), p.num_reqs, p.request_is_int64, memory_of_chunk);
+        inputs_.start_pos.init(at(memory.start_pos), p.num_reqs, p.start_pos_is_int64, memory_of_chunk[input_elems]);
+        inputs_.cu_seqlens.init(at(memory.cu_seqlens), p.num_reqs + 1, p.cu_seqlens_is_int64,
+                                memory_of_chunk[2 * input_elems]);
+        const LocalTensor<int32_t> arrays = memory_of_chunk[static_cast<uint32_t>(kRequestInputElems)];
+        chunk_ = ScannedRequests{arrays, arrays[array_elems], arrays[2 * array_elems]};
+        scan_.init(p, arrays[3 * array_elems], arrays[4 * array_elems]);
     }
 
     // Where a walk stands.
     struct Place {
         int64_t request;
-        int64_t row;
+        int64_t row;  // of the outputs, where its first group belongs
         CompletedGroups groups;
-        int64_t table_row;  // of the block table, where there are groups
+        int64_t table_row;  // of the block table
+        int64_t chunk_begin;
+        int64_t chunk_row;
     };
 
     // Groups of all requests; remembers the walk at equal distances.
     __aicore__ inline int64_t survey() {
-        mark_requests_ = ceil_div<int64_t>(p_.num_reqs, kMarks);
-        Place place = place_of(0, 0);
-        do {
-            marks_[num_marks_++] = place.row;
-            for (int64_t i = 0; i < mark_requests_ && !done(place); ++i) {
-                advance(&place);
+        const int64_t chunks = ceil_div<int64_t>(p_.num_reqs, kRequestChunk);
+        mark_chunks_ = max_of<int64_t>(1, ceil_div<int64_t>(chunks, kMarks));
+        int64_t row = 0;
+        scan_.prepare();
+        for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+            if (chunk % mark_chunks_ == 0) {
+                marks_[num_marks_++] = row;
             }
-        } while (!done(place));
-        return place.row;
+            load(chunk * kRequestChunk, row);
+            row = chunk_end_row();
+        }
+        return row;
     }
 
     // The request whose groups the output row `row` belongs to; the end of the walk if there is none.
@@ -45,104 +58,132 @@ class RequestWalk {
         while (mark > 0 && marks_[mark] > row) {
             --mark;
         }
-        const int64_t request = mark * mark_requests_;
-        Place place = place_of(request, marks_[mark]);
-        while (!done(place) && place.row + place.groups.count <= row) {
-            advance(&place);
+        if (mark < 0) {
+            return end(0);
         }
-        return place;
+        if (chunk_row_ > row) {
+            load(mark * mark_chunks_ * kRequestChunk, marks_[mark]);
+        }
+        return find_from(0, row);
     }
 
     __aicore__ inline bool done(const Place& place) const { return place.request >= p_.num_reqs; }
 
     __aicore__ inline void advance(Place* place) {
-        *place = place_of(place->request + 1, place->row + place->groups.count);
+        if (place->chunk_begin != chunk_begin_) {
+            load(place->chunk_begin, place->chunk_row);
+        }
+        const uint32_t next = static_cast<uint32_t>(place->request - chunk_begin_) + 1;
+        const int64_t row = place->row + place->groups.count;
+        const int64_t before = row - chunk_row_;
+        const int64_t after = next < chunk_size_ ? groups_before(next + 1) : before;
+        *place = after > before ? place_of(next, before, after) : find_from(next, row);
     }
 
   private:
-    __aicore__ inline Place place_of(int64_t request, int64_t row) {
-        if (request >= p_.num_reqs) {
-            return Place{request, row, CompletedGroups{0, 0}, 0};
+    __aicore__ inline Place end(int64_t row) const { return Place{p_.num_reqs, row, CompletedGroups{0, 0}, 0, 0, 0}; }
+
+    __aicore__ inline int64_t groups_before(uint32_t index) const { return chunk_.groups_before.GetValue(index); }
+
+    __aicore__ inline int64_t chunk_end_row() const { return chunk_row_ + groups_before(chunk_size_); }
+
+    // The request that brings the group of output row `row`, from entry `low` of the chunk on, or in a later one.
+    __aicore__ inline Place find_from(uint32_t low, int64_t row) {
+        while (chunk_end_row() <= row) {
+            const int64_t next = chunk_begin_ + chunk_size_;
+            if (next >= p_.num_reqs) {
+                return end(chunk_end_row());
+            }
+            load(next, chunk_end_row());
+            low = 0;
         }
-        if (request < chunk_begin_ || request >= chunk_end_) {
-            load_chunk(request);
+        uint32_t high = chunk_size_;
+        while (high - low > 1) {
+            const uint32_t middle = (low + high) / 2;
+            if (chunk_row_ + groups_before(middle) <= row) {
+                low = middle;
+            } else {
+                high = middle;
+            }
         }
-        const uint32_t index = static_cast<uint32_t>(request - chunk_begin_);
-        const CompletedGroups groups = groups_of(request, index);
-        const int64_t table_row = p_.has_requests != 0 ? entry(kRequests, p_.request_is_int64, index) : request;
-        if (groups.count != 0 && !known_table_row(table_row, p_)) {
-            errors_->report(kUnknownTableRow, request, table_row);
-            return Place{request, row, CompletedGroups{0, 0}, 0};
-        }
-        return Place{request, row, groups, table_row};
+        return place_of(low, groups_before(low), groups_before(low + 1));
     }
 
-    // index: of the request in the chunk.
-    __aicore__ inline CompletedGroups groups_of(int64_t request, uint32_t index) {
-        const int64_t begin = index == last_index_ ? last_end_ : entry(kCuSeqlens, p_.cu_seqlens_is_int64, index);
-        const int64_t end = entry(kCuSeqlens, p_.cu_seqlens_is_int64, index + 1);
-        const int64_t start = entry(kStartPos, p_.start_pos_is_int64, index);
-        last_index_ = index + 1;
-        last_end_ = end;
-        const int32_t fault = request_fault(begin, end, start);
-        if (fault != kRequestValid) {
-            errors_->report(fault, request, fault == kStartTooLarge ? start : end);
-            return CompletedGroups{0, 0};
-        }
-        return completed_groups(start, end - begin, p_);
+    // index: of the request in the chunk. before, after: groups of the requests before it, and with it.
+    __aicore__ inline Place place_of(uint32_t index, int64_t before, int64_t after) const {
+        return Place{chunk_begin_ + index,
+                     chunk_row_ + before,
+                     CompletedGroups{chunk_.first_groups.GetValue(index), after - before},
+                     chunk_.table_rows.GetValue(index),
+                     chunk_begin_,
+                     chunk_row_};
     }
 
-    __aicore__ inline void load_chunk(int64_t request) {
-        chunk_begin_ = request / kRequestChunk * kRequestChunk;
-        chunk_end_ = min_of<int64_t>(chunk_begin_ + kRequestChunk, p_.num_reqs);
-        last_index_ = kNoIndex;
-        const uint32_t count = static_cast<uint32_t>(chunk_end_ - chunk_begin_);
+    // Reads a chunk of requests from `first` on. row: of the outputs, where their groups begin.
+    __aicore__ inline void load(int64_t first, int64_t row) {
+        chunk_begin_ = first;
+        chunk_row_ = row;
+        chunk_size_ = static_cast<uint32_t>(min_of<int64_t>(kRequestChunk, p_.num_reqs - first));
         order<AscendC::HardEvent::S_MTE2>();
-        load_entries(kCuSeqlens, memory_.cu_seqlens, p_.cu_seqlens_is_int64, count + 1);
-        load_entries(kStartPos, memory_.start_pos, p_.start_pos_is_int64, count);
+        inputs_.cu_seqlens.load_chunk(first, chunk_size_ + 1);
+        inputs_.start_pos.load_chunk(first, chunk_size_);
         if (p_.has_requests != 0) {
-            load_entries(kRequests, memory_.requests, p_.request_is_int64, count);
+            inputs_.requests.load_chunk(first, chunk_size_);
         }
         order<AscendC::HardEvent::MTE2_S>();
-    }
-
-    __aicore__ inline void load_entries(uint32_t where, uint64_t values, int32_t is_int64, uint32_t count) {
-        GM_ADDR from = at(values);
-        const LocalTensor<int64_t> to = buffer_.Get<int64_t>()[where];
-        const uint64_t end = static_cast<uint64_t>(chunk_begin_) + count;
-        if (is_int64 != 0) {
-            load(to, global<int64_t>(from, end)[static_cast<uint64_t>(chunk_begin_)], count);
-        } else {
-            load(to.ReinterpretCast<int32_t>(), global<int32_t>(from, end)[static_cast<uint64_t>(chunk_begin_)], count);
+        order<AscendC::HardEvent::MTE2_V>();
+        if (!scan_.chunk(first, chunk_size_, inputs_, chunk_)) {
+            scan();
         }
     }
 
-    __aicore__ inline int64_t entry(uint32_t where, int32_t is_int64, uint32_t index) {
-        const LocalTensor<int64_t> entries = buffer_.Get<int64_t>()[where];
-        return is_int64 != 0 ? entries.GetValue(index)
-                             : static_cast<int64_t>(entries.ReinterpretCast<int32_t>().GetValue(index));
+    __aicore__ inline void scan() {
+        int64_t groups = 0;
+        int64_t begin = inputs_.cu_seqlens.get(0);
+        for (uint32_t i = 0; i < chunk_size_; ++i) {
+            const int64_t end = inputs_.cu_seqlens.get(i + 1);
+            const int64_t table_row = p_.has_requests != 0 ? inputs_.requests.get(i) : chunk_begin_ + i;
+            const CompletedGroups own = admitted_groups(i, begin, end, table_row);
+            chunk_.groups_before.SetValue(i, static_cast<int32_t>(min_of(groups, kInt32Max)));
+            chunk_.first_groups.SetValue(i, static_cast<int32_t>(own.first));
+            chunk_.table_rows.SetValue(i, static_cast<int32_t>(table_row));
+            groups += own.count;
+            begin = end;
+        }
+        chunk_.groups_before.SetValue(chunk_size_, static_cast<int32_t>(min_of(groups, kInt32Max)));
     }
 
-    // Where a chunk's entries begin in the buffer, in int64.
-    static constexpr uint32_t kCuSeqlens = 0;
-    static constexpr uint32_t kStartPos = static_cast<uint32_t>(kRequestChunk) + 8;
-    static constexpr uint32_t kRequests = 2 * static_cast<uint32_t>(kRequestChunk) + 8;
-    static constexpr uint32_t kNoIndex = 0xffffffffu;
+    // None of a bad request.
+    __aicore__ inline CompletedGroups admitted_groups(uint32_t index, int64_t begin, int64_t end, int64_t table_row) {
+        const int64_t start = inputs_.start_pos.get(index);
+        int32_t fault = request_fault(begin, end, start);
+        if (fault != kRequestValid) {
+            errors_->report(fault, chunk_begin_ + index, fault == kStartTooLarge ? start : end);
+            return CompletedGroups{0, 0};
+        }
+        const CompletedGroups groups = completed_groups(start, end - begin, p_);
+        if (groups.count != 0 && !known_table_row(table_row, p_)) {
+            errors_->report(kUnknownTableRow, chunk_begin_ + index, table_row);
+            return CompletedGroups{0, 0};
+        }
+        return groups;
+    }
+
     static constexpr int64_t kMarks = 64;
 
     const CompressorMetadataParams& p_;
-    const CompressorMetadataAddresses& memory_;
     ErrorLane* errors_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> buffer_;
+    RequestInputs inputs_;
+    ScannedRequests chunk_;
+    RequestScan scan_;
     int64_t chunk_begin_ = 0;
-    int64_t chunk_end_ = 0;
-    // The end of the request read last begins the next one.
-    uint32_t last_index_ = kNoIndex;
-    int64_t last_end_ = 0;
-    // Rows before every mark_requests_-th request.
+    int64_t chunk_row_ = 0;
+    uint32_t chunk_size_ = 0;
+    // Rows before every mark_chunks_-th chunk.
     int64_t marks_[kMarks];
     int64_t num_marks_ = 0;
-    int64_t mark_requests_ = 1;
+    int64_t mark_chunks_ = 1;
 };
 
 }  // namespace dsv4::kernel
