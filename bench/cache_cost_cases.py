@@ -11,6 +11,8 @@ import dsv4_npu_ops
 from dsv4_npu_ops import OutCacheLoc
 from dsv4_npu_ops.layout import POOLS, RAW_TOKENS_PER_SLOT
 
+PART_ROWS = 17
+"""Rows of a list behind its segments."""
 TAKE_PAGES, NO_SLOTS = 2, 3
 """Sources of a segment of reserve_extend."""
 
@@ -29,7 +31,7 @@ def reserve_extend(rows: int, length: int, tokens: int, form: str) -> CostCase:
         with OpArguments("dsv4_npu_ops::reserve_extend") as op:
             extend = alloc.alloc_extend if form == "prefill" else alloc.reserve_extend
             loc = extend(requests, prefixes, ends)
-        segments = op.arguments[2]
+        segments = op.arguments[2][:-PART_ROWS]
         begin, end, source = segments[:, 2], segments[:, 3], segments[:, 4]
         pages = (end + PAGE_SIZE - 1) // PAGE_SIZE - begin // PAGE_SIZE
         # Pages of kept and joined units come from the tables, taken ones from the rings and go to the tables.
@@ -53,7 +55,7 @@ def release_pages(rows: int, length: int, form: str) -> CostCase:
                 alloc.evict(requests, [length + 4000] * rows)
             else:
                 alloc.free(requests)
-        segments = op.arguments[2]
+        segments = op.arguments[2][:-PART_ROWS]
         pages = int((segments[:, 3] - segments[:, 2]).sum())
         outputs = [*alloc.tables.op_tables, op.arguments[1]]
         return Moved(outputs, segments.nbytes + 4 * pages, 8 * pages, 0, 2 * pages)
@@ -99,14 +101,15 @@ def map_full_to_swa(rows: int, length: int, tokens: int, form: str) -> CostCase:
             alloc.reserve_extend(requests, [length] * rows, ends)
         else:
             alloc.alloc_extend(requests, [length] * rows, ends)
-    segments = op.arguments[2].clone()
+    work = op.arguments[2].clone()
+    segments = work[:-PART_ROWS]
     if form == "free":
         segments[:, 3] = 0
 
     def run() -> Moved:
         begin, end = segments[:, 1], segments[:, 2]
         units, pages = int((end - begin).sum()), (end + PAGE_SIZE - 1) // PAGE_SIZE - begin // PAGE_SIZE
-        dsv4_npu_ops.ops.map_full_to_swa(alloc.tables, segments, alloc.full_to_swa, num_items=units)
+        dsv4_npu_ops.ops.map_full_to_swa(alloc.tables, work, alloc.full_to_swa, num_items=units)
         entries = int((pages * (1 + segments[:, 3])).sum())
         return Moved([alloc.full_to_swa], segments.nbytes + 4 * entries, 8 * units, 0, units)
 
@@ -122,7 +125,7 @@ def share_pages(rows: int, length: int) -> CostCase:
     def run() -> Moved:
         with OpArguments("dsv4_npu_ops::share_pages") as op:
             shared = alloc.share_prefix([0] * rows, targets, [length] * rows)
-        segments = op.arguments[2]
+        segments = op.arguments[2][:-PART_ROWS]
         begin, end, copies = segments[:, 2], segments[:, 3], segments[:, 5] >= 0
         entries, copied = int((end - begin).sum()), int(copies.sum())
         # Whatever many requests take over is read once. A copy reads two pages and writes them to the lists.

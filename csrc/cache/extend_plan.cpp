@@ -36,6 +36,14 @@ void ExtendPlan::add_row(const ExtendRow& row, const RequestState& state) {
     }
 }
 
+std::vector<ReserveSegment> ExtendPlan::segments() const {
+    std::vector<ReserveSegment> all;
+    for (const auto& segments : segments_) {
+        all.insert(all.end(), segments.begin(), segments.end());
+    }
+    return all;
+}
+
 int32_t ExtendPlan::first_lacking_pool() const {
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
         if (queues_[pool].available() < 0) {
@@ -159,9 +167,9 @@ void ExtendPlan::report(int32_t pool, int64_t request, UnitRange units, int32_t 
         return;
     }
     // Consecutive units of one pool and row are one segment, wherever the boundary of a run or window falls.
-    if (!segments_.empty()) {
-        ReserveSegment& last = segments_.back();
-        if (last.source == source && last.pool == pool && last.request == request && last.end == units.begin) {
+    if (!segments_[pool].empty()) {
+        ReserveSegment& last = segments_[pool].back();
+        if (last.source == source && last.request == request && last.end == units.begin) {
             last.end = static_cast<int32_t>(units.end);
             num_slots_[pool] += units.end - units.begin;
             return;
@@ -184,7 +192,7 @@ void ExtendPlan::allocate(int32_t pool, int64_t request, UnitRange units) {
 }
 
 void ExtendPlan::append(int32_t pool, int64_t request, UnitRange units, int32_t source, int64_t ring_position) {
-    segments_.push_back(ReserveSegment{pool, static_cast<int32_t>(request), static_cast<int32_t>(units.begin),
+    segments_[pool].push_back(ReserveSegment{pool, static_cast<int32_t>(request), static_cast<int32_t>(units.begin),
                                        static_cast<int32_t>(units.end), source, static_cast<int32_t>(ring_position),
                                        static_cast<int32_t>(num_slots_[pool]), 0});
     num_slots_[pool] += units.end - units.begin;

@@ -43,7 +43,9 @@ class ExtendPlan {
     ExtendPlan(const ExtendRules& rules, const CacheGeometry& geometry,
                const std::array<FreeQueue, kNumPools>& queues, const OwnerCounts& owners, size_t num_rows)
         : rules_(rules), geometry_(geometry), queues_(queues), owners_(owners) {
-        segments_.reserve(kNumPools * num_rows);
+        for (auto& segments : segments_) {
+            segments.reserve(num_rows);
+        }
     }
 
     // Raises ValueError when the step of this row would read or write units that are gone, or write a shared page.
@@ -52,9 +54,9 @@ class ExtendPlan {
     // Table order; -1 when every pool has the pages.
     int32_t first_lacking_pool() const;
 
-    std::vector<ReserveSegment> take_segments() { return std::move(segments_); }
+    // Pool after pool, so that the outputs of neighbouring segments lie next to each other.
+    std::vector<ReserveSegment> segments() const;
     int64_t pages_needed(int32_t pool) const { return pages_needed_[pool]; }
-    const std::vector<ReserveSegment>& segments() const { return segments_; }
     std::vector<MapSegment> take_map_segments() { return std::move(map_segments_); }
     const std::array<int64_t, kNumPools>& num_slots() const { return num_slots_; }  // entries of each output
     const std::array<FreeQueue, kNumPools>& queues() const { return queues_; }      // once the pages are taken
@@ -75,7 +77,7 @@ class ExtendPlan {
     const CacheGeometry& geometry_;
     std::array<FreeQueue, kNumPools> queues_;
     const OwnerCounts& owners_;
-    std::vector<ReserveSegment> segments_;
+    std::array<std::vector<ReserveSegment>, kNumPools> segments_;
     std::vector<MapSegment> map_segments_;
     std::array<int64_t, kNumPools> num_slots_ = {};
     std::array<int64_t, kNumPools> pages_needed_ = {};

@@ -77,8 +77,9 @@ KVLedger::Extension KVLedger::extend(const ExtendRules& rules, const IntList& re
     if (lacking >= 0) {
         return Extension{{}, {}, {}, lacking, plan.pages_needed(lacking)};
     }
-    pending_ = PendingExtension{plan.segments(), plan.queues(), rules, requests, prefix_lens, seq_lens};
-    return Extension{plan.take_segments(), plan.take_map_segments(), plan.num_slots(), -1, 0};
+    std::vector<ReserveSegment> segments = plan.segments();
+    pending_ = PendingExtension{segments, plan.queues(), rules, requests, prefix_lens, seq_lens};
+    return Extension{std::move(segments), plan.take_map_segments(), plan.num_slots(), -1, 0};
 }
 
 void KVLedger::check_requests(const char* op, const char* name, const IntList& requests) {

@@ -1,38 +1,27 @@
-// torch.classes.dsv4_npu_ops.KVLedger: the ledger with its segments as host tensors, int32 [S, 8].
+// torch.classes.dsv4_npu_ops.KVLedger: the ledger with its work lists as host tensors.
 #include <ATen/ops/empty.h>
 #include <torch/custom_class.h>
 #include <torch/library.h>
 
 #include "cache/kv_ledger.h"
+#include "cache/list_parts.h"
 
 namespace dsv4 {
 namespace {
 
-// Both lists in one tensor, which goes to the device by one copy, and [segments, their items, map segments, their items].
+// Both lists, as the ops take them, in one tensor, which goes to the device by one copy; and [rows of the first, its items,
+// rows of the second, its items].
 using WorkLists = std::tuple<at::Tensor, IntList>;
-
-// Each list starts to count its units or pages at 0. Returns how many there are.
-template <typename Segment>
-int64_t write_rows(const std::vector<Segment>& segments, Segment* rows) {
-    int32_t items = 0;
-    for (const Segment& segment : segments) {
-        *rows = segment;
-        rows->items_before = items;
-        items += segment.end - segment.begin;
-        ++rows;
-    }
-    return items;
-}
 
 template <typename Segment>
 WorkLists work_lists(const std::vector<Segment>& segments, const std::vector<MapSegment>& map_segments) {
     const auto count = static_cast<int64_t>(segments.size());
     const auto map_count = static_cast<int64_t>(map_segments.size());
-    at::Tensor tensor = at::empty({count + map_count, kSegmentFields}, at::kInt);
-    auto* rows = reinterpret_cast<Segment*>(tensor.mutable_data_ptr<int32_t>());
-    const int64_t items = write_rows(segments, rows);
-    const int64_t map_items = write_rows(map_segments, reinterpret_cast<MapSegment*>(rows + count));
-    return {std::move(tensor), IntList{count, items, map_count, map_items}};
+    at::Tensor tensor = at::empty({list_rows(count) + list_rows(map_count), kSegmentFields}, at::kInt);
+    auto* rows = tensor.mutable_data_ptr<int32_t>();
+    const int64_t items = write_list(segments, rows);
+    const int64_t map_items = write_list(map_segments, rows + list_rows(count) * kSegmentFields);
+    return {std::move(tensor), IntList{list_rows(count), items, list_rows(map_count), map_items}};
 }
 
 WorkLists work_lists(const Release& release) { return work_lists(release.segments, release.map_segments); }

@@ -1,6 +1,10 @@
 // Work lists that the host's ledger hands to the allocation ops: one segment is an interval of one request in one pool,
 // of units where slots are reported, of pages where only pages change hands. All are 8 int32, the rows of an int32
-// tensor [S, 8], 32 bytes: the unit in which the device copies.
+// tensor, 32 bytes: the unit in which the device copies.
+//
+// Behind its segments a list says where each of kListParts parts of its items begins, so that a device's blocks, which take
+// whole parts, need not search. A part begins at a 32-byte piece of what its items write, so that no two blocks write into
+// one.
 //
 // The free pages of a pool are a ring of int32 page ids on the device, as long as the pool has usable pages; the host
 // knows the position of the first free page and how many there are, the device only the ids.
@@ -64,10 +68,18 @@ struct MapSegment {
     int32_t items_before;  // units of all earlier segments
 };
 
+// Where a part of a list begins; behind the last part, where the list ends.
+struct ListPart {
+    int32_t segment;
+    int32_t item;  // of the whole list, in that segment
+};
+
 namespace dsv4 {
 
 constexpr int64_t kSegmentFields = 8;
-constexpr int64_t kItemsBeforeField = 7;
+constexpr int64_t kListParts = 64;
+// Rows of a list behind its segments: as many as hold the beginnings of the parts.
+constexpr int64_t kPartRows = ceil_div<int64_t>((kListParts + 1) * 2, kSegmentFields);
 static_assert(sizeof(ReserveSegment) == kSegmentFields * sizeof(int32_t));
 static_assert(sizeof(ReleaseSegment) == kSegmentFields * sizeof(int32_t));
 static_assert(sizeof(ShareSegment) == kSegmentFields * sizeof(int32_t));
@@ -92,12 +104,12 @@ constexpr int32_t kMapNothing = 0;
 constexpr int32_t kMapTable = 1;
 
 // What a segment takes S, and V and the copies for every 8 items of it.
-constexpr int64_t kSegmentNs = 250;
+constexpr int64_t kSegmentNs = 200;
 constexpr int64_t kEightItemsNs = 3;
 
-// Blocks for a list. num_items: of all segments; 0 where the host does not know it.
+// Blocks for a list, of whole parts each. num_items: of all segments; 0 where the host does not know it.
 DSV4_HOST_DEVICE constexpr int64_t segment_blocks(int64_t num_segments, int64_t num_items, int64_t cores) {
-    return blocks_for_work(kSegmentNs * num_segments + kEightItemsNs * num_items / 8, cores);
+    return even_blocks(kListParts, blocks_for_work(kSegmentNs * num_segments + kEightItemsNs * num_items / 8, cores));
 }
 
 // Requests that take over the same pages do so in turns of this many, so that a core that writes to many rows reads the

@@ -1,5 +1,4 @@
-// Walking a block's share of a segment list. The share's first and last segment are found by narrowing searches over the
-// running totals that the segments carry, so that a block reads few segments beyond its own, in chunks that fit UB.
+// Walking a block's share of a segment list, in chunks that fit UB. Where it begins stands behind the segments.
 #pragma once
 
 #include "common/launch_plan.h"
@@ -10,7 +9,6 @@
 namespace dsv4::kernel {
 
 constexpr uint32_t kChunkSegments = 1024;  // 32 KB
-constexpr uint32_t kSearchWays = 32;       // parts into which one step of the search cuts a range
 
 // Items [begin, end) of one segment: units, or pages, as the segment counts them.
 template <typename Segment>
@@ -29,37 +27,24 @@ class SegmentCursor {
         : num_segments_(static_cast<uint32_t>(num_segments)) {
         pipe->InitBuffer(buffer_, kChunkSegments * sizeof(Segment));
         words_ = buffer_.Get<int32_t>();
-        list_ = global<int32_t>(segments, static_cast<uint64_t>(num_segments) * kSegmentFields);
+        list_ = global<int32_t>(segments, (static_cast<uint64_t>(num_segments) + kPartRows) * kSegmentFields);
     }
 
-    // This block's share of the items of all segments.
+    // This block's share of the items of all segments, whole parts of the list. If there are any, the segment that holds
+    // the first of them is the current one.
     __aicore__ inline BlockShare share() {
-        end_ = num_segments_;
-        load_chunk(num_segments_ - 1);
-        const Segment last = read(0);
-        const int64_t items = static_cast<int64_t>(last.items_before) + (last.end - last.begin);
-        return block_share(items, 1, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
-    }
-
-    // Makes the segment that holds item `begin` of the whole list the current one; the cursor may go on to that of item
-    // `end` - 1.
-    __aicore__ inline void seek(int64_t begin, int64_t end) {
-        SegmentRange first{0, num_segments_};
-        SegmentRange last{0, num_segments_};
-        while (first.size() > 1 || last.size() > 1) {
-            const uint32_t last_samples = first.begin == last.begin && first.end == last.end ? 0 : kSearchWays;
-            order<AscendC::HardEvent::S_MTE2>();
-            load_samples(first, 0);
-            if (last_samples != 0) {
-                load_samples(last, last_samples);
-            }
-            order<AscendC::HardEvent::MTE2_S>();
-            first = narrowed(first, 0, begin);
-            last = narrowed(last, last_samples, end - 1);
+        const BlockShare parts = block_share(kListParts, 1, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
+        const uint32_t count = static_cast<uint32_t>(parts.end - parts.begin);
+        load(words_, list_[static_cast<uint64_t>(num_segments_) * kSegmentFields + kPartWords * parts.begin],
+             kPartWords * (count + 1));
+        order<AscendC::HardEvent::MTE2_S>();
+        const uint32_t first = static_cast<uint32_t>(words_.GetValue(0));
+        const BlockShare share{words_.GetValue(1), words_.GetValue(kPartWords * count + 1)};
+        end_ = min_of<uint32_t>(num_segments_, static_cast<uint32_t>(words_.GetValue(kPartWords * count)) + 1);
+        if (share.begin < share.end) {
+            load_chunk(first);
         }
-        end_ = last.end;
-        load_chunk(first.begin);
-        current_ = 0;
+        return share;
     }
 
     // The part of the current segment from item `item` of the whole list on, up to item `end`.
@@ -79,7 +64,6 @@ class SegmentCursor {
         const uint32_t next = chunk_begin_ + current_;
         if (current_ == kChunkSegments && next < end_) {
             load_chunk(next);
-            current_ = 0;
         }
     }
 
@@ -87,38 +71,7 @@ class SegmentCursor {
     __aicore__ inline uint32_t index() const { return chunk_begin_ + current_; }
 
  private:
-    // Where an item's segment may be: [begin, end).
-    struct SegmentRange {
-        uint32_t begin;
-        uint32_t end;
-
-        __aicore__ inline uint32_t size() const { return end - begin; }
-        __aicore__ inline uint32_t sample_distance() const { return ceil_div<uint32_t>(size(), kSearchWays); }
-        __aicore__ inline uint32_t samples() const { return ceil_div<uint32_t>(size(), sample_distance()); }
-    };
-
-    // Running totals at equal distances in a range, each into a block of its own.
-    __aicore__ inline void load_samples(const SegmentRange& range, uint32_t where) {
-        const uint32_t fields = static_cast<uint32_t>(kSegmentFields);
-        load_rows(words_[where * fields], list_[static_cast<uint64_t>(range.begin) * fields + kItemsBeforeField],
-                  range.samples(), 1, range.sample_distance() * fields - 1, fields);
-    }
-
-    // The part of a range that begins with the last sample of at most `item` items before it.
-    __aicore__ inline SegmentRange narrowed(const SegmentRange& range, uint32_t where, int64_t item) {
-        uint32_t low = 0;
-        uint32_t high = range.samples();
-        while (high - low > 1) {
-            const uint32_t middle = (low + high) / 2;
-            if (words_.GetValue((where + middle) * static_cast<uint32_t>(kSegmentFields)) <= item) {
-                low = middle;
-            } else {
-                high = middle;
-            }
-        }
-        const uint32_t begin = range.begin + low * range.sample_distance();
-        return SegmentRange{begin, min_of<uint32_t>(begin + range.sample_distance(), range.end)};
-    }
+    static constexpr uint32_t kPartWords = sizeof(ListPart) / sizeof(int32_t);
 
     __aicore__ inline void load_chunk(uint32_t first) {
         const uint32_t elems = min_of<uint32_t>(kChunkSegments, end_ - first) * static_cast<uint32_t>(kSegmentFields);
@@ -126,13 +79,18 @@ class SegmentCursor {
         load(words_, list_[static_cast<uint64_t>(first) * kSegmentFields], elems);
         order<AscendC::HardEvent::MTE2_S>();
         chunk_begin_ = first;
+        current_ = 0;
     }
 
+    // Two fields at a time: a load from UB stalls S whatever its width.
     __aicore__ inline Segment read(uint32_t index) {
+        const LocalTensor<int64_t> pairs = words_.template ReinterpretCast<int64_t>();
         Segment segment;
         int32_t* fields = reinterpret_cast<int32_t*>(&segment);
-        for (uint32_t field = 0; field < kSegmentFields; ++field) {
-            fields[field] = words_.GetValue(index * kSegmentFields + field);
+        for (uint32_t pair = 0; pair < kSegmentFields / 2; ++pair) {
+            const int64_t both = pairs.GetValue(index * (kSegmentFields / 2) + pair);
+            fields[2 * pair] = static_cast<int32_t>(both);
+            fields[2 * pair + 1] = static_cast<int32_t>(both >> 32);
         }
         return segment;
     }

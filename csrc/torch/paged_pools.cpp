@@ -38,12 +38,16 @@ void check::pool_list(const char* op, const char* name, at::IntArrayRef counts) 
     }
 }
 
-void check::segments(const char* op, const at::Tensor& segments, const char* on_name, const at::Tensor& on) {
+int64_t check::segments(const char* op, const at::Tensor& segments, const char* on_name, const at::Tensor& on) {
     check::dim(op, "segments", segments, 2);
     check::dtype(op, "segments", segments, {at::kInt});
     check::same_device(op, "segments", segments, on_name, on);
     check::shape(op, "segments", segments, {segments.size(0), kSegmentFields});
     check::contiguous(op, "segments", segments);
+    const int64_t rows = segments.size(0);
+    TORCH_CHECK_VALUE(rows == 0 || rows > kPartRows, op, ": segments has ", rows, " rows, expected 0, or more than ",
+                      kPartRows, ": behind the segments, as many say where the parts of the list begin");
+    return rows == 0 ? 0 : rows - kPartRows;
 }
 
 int64_t check::num_items(const char* op, int64_t num_items) {

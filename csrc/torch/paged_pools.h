@@ -18,8 +18,8 @@ namespace check {
 // Six counts in table order.
 void pool_list(const char* op, const char* name, at::IntArrayRef counts);
 
-// segments: int32 [S, 8].
-void segments(const char* op, const at::Tensor& segments, const char* on_name, const at::Tensor& on);
+// A work list: int32 [S + kPartRows, 8], or [0, 8]. Returns S.
+int64_t segments(const char* op, const at::Tensor& segments, const char* on_name, const at::Tensor& on);
 
 // Items of all segments, by which a device chooses how many cores share them; 0: the caller does not know.
 int64_t num_items(const char* op, int64_t num_items);

@@ -6,6 +6,7 @@ from backends import opcheck
 from hypothesis import given
 from hypothesis import strategies as st
 from reference.full_to_swa import map_full_to_swa as oracle
+from reference.list_parts import with_parts
 
 from dsv4_npu_ops import KVLayout, RequestTables
 from dsv4_npu_ops.layout import PageTable
@@ -47,6 +48,7 @@ def work_list(rows, device):
     for request, begin, end, source in rows:
         listed.append([request, begin, end, source, 0, 0, 0, units])
         units += end - begin
+    listed = with_parts(listed, lambda row: row[2] - row[1])
     return torch.tensor(listed, dtype=torch.int32, device=device).reshape(-1, 8)
 
 

@@ -9,6 +9,7 @@ from backends import opcheck
 from hypothesis import given
 from hypothesis import strategies as st
 from reference import page_segments as oracle
+from reference.list_parts import with_parts
 
 from dsv4_npu_ops import RequestTables
 from dsv4_npu_ops.layout import PageTable
@@ -59,6 +60,7 @@ class Device:
         for row in rows:
             listed.append([*(row + [0] * 7)[:7], items])
             items += row[3] - row[2]
+        listed = with_parts(listed, lambda row: row[3] - row[2])
         return torch.tensor(listed, dtype=torch.int32, device=self.device).reshape(-1, 8)
 
 
@@ -149,7 +151,8 @@ def test_reserve_extend_of_pages_and_intervals_longer_than_a_piece(device, page_
     want_rows = [None, table.tolist()]
     want = oracle.reserve_extend(want_rows, [None, ring], segments, [0, 2 * units, 0, 0, 0, 0], [None, page_size])
     free_pages = torch.tensor(ring, dtype=torch.int32, device=device)
-    work = torch.tensor([[*segments[0], 0], [*segments[1], units]], dtype=torch.int32, device=device)
+    listed = with_parts([[*segments[0], 0], [*segments[1], units]], lambda row: row[3] - row[2])
+    work = torch.tensor(listed, dtype=torch.int32, device=device)
     num_pages = [0, len(ring), 0, 0, 0, 0]
     got = reserve_extend(tables, free_pages, work, num_pages, [0, 2 * units, 0, 0, 0, 0])
     assert table.tolist() == want_rows[1]
@@ -193,7 +196,7 @@ def test_release_of_more_pages_than_a_batch(device):
         listed.append([*row, 0, 0, items])
         items += row[3] - row[2]
     free_pages = torch.zeros(num_pages[0], dtype=torch.int32, device=device)
-    work = torch.tensor(listed, dtype=torch.int32, device=device)
+    work = torch.tensor(with_parts(listed, lambda row: row[3] - row[2]), dtype=torch.int32, device=device)
     release_pages(tables, free_pages, work, num_pages, num_items=items)
     assert table.tolist() == want_rows[0]
     assert free_pages.tolist() == want_rings[0]
@@ -273,6 +276,7 @@ def test_bad_release_segments_write_nothing(segment, message):
 
 BAD_ARGUMENTS = [
     (dict(segments=torch.zeros(1, 7, dtype=torch.int32)), "segments has shape [1, 7], expected [1, 8]"),
+    (dict(segments=torch.zeros(17, 8, dtype=torch.int32)), "segments has 17 rows, expected 0, or more than 17: behind"),
     (dict(segments=torch.zeros(8, dtype=torch.int32)), "segments has shape [8], expected 2 dimensions"),
     (dict(segments=torch.zeros(1, 8)), "segments has dtype Float, expected Int"),
     (dict(segments=torch.zeros(2, 16, dtype=torch.int32)[:, ::2]), "segments has strides [16, 2]"),
@@ -317,6 +321,32 @@ def test_wrong_count_of_items_before_writes_nothing(op, items):
             state.table(0)[2, :2] = 1
             before = state.rows()
             release_pages(state.tables, state.free_pages(), segments, state.num_pages)
+    assert state.rows() == before
+
+
+@pytest.mark.cpu_only
+@pytest.mark.parametrize(
+    "part, segment, item, message",
+    [
+        (0, 1, 8, "part 0 of segments begins at item 8 in segment 1, expected an item of that segment, none"),
+        (3, 0, -1, "part 3 of segments begins at item -1 in segment 0, expected an item of that segment, none"),
+        (40, 0, 8, "part 40 of segments begins at item 8 in segment 0"),
+        (40, 1, 7, "part 40 of segments begins at item 7 in segment 1"),
+        (40, 1, 16, "part 40 of segments begins at item 16 in segment 1"),
+        (40, 2, 16, "part 40 of segments begins at item 16 in segment 2"),
+        (40, -1, 0, "part 40 of segments begins at item 0 in segment -1"),
+        (40, 0, 2, "part 40 of segments begins at item 2 in segment 0, expected an item of that segment, none"),
+        (64, 1, 16, "the parts of segments end at item 16 and segment 1, expected 16 and 2"),
+        (64, 2, 15, "the parts of segments end at item 15 and segment 2, expected 16 and 2"),
+    ],
+)
+def test_wrong_parts_write_nothing(part, segment, item, message):
+    state = device_with_one_page()
+    before = state.rows()
+    work = state.segments([[0, 2, 0, 8, 2, 0, 0], [0, 0, 0, 8, 2, 1, 8]])
+    work[2:].view(-1)[2 * part : 2 * part + 2] = torch.tensor([segment, item])
+    with pytest.raises(ValueError, match=f"reserve_extend: {message}"):
+        reserve_extend(state.tables, state.free_pages(), work, state.num_pages, [16, 0, 0, 0, 0, 0])
     assert state.rows() == before
 
 
@@ -379,7 +409,8 @@ def test_pools_that_do_not_exist(device):
     table = torch.zeros(2, 3, dtype=torch.int32, device=device)
     tables = RequestTables.of({"c4": PageTable(table, 2)}, max_context_len=16)
     free_pages = torch.tensor([5, 6], dtype=torch.int32, device=device)
-    segments = torch.tensor([[2, 1, 0, 3, 2, 1, 0, 0]], dtype=torch.int32, device=device)
+    listed = with_parts([[2, 1, 0, 3, 2, 1, 0, 0]], lambda row: row[3] - row[2])
+    segments = torch.tensor(listed, dtype=torch.int32, device=device)
     got = reserve_extend(tables, free_pages, segments, [0, 0, 2, 0, 0, 0], [0, 0, 3, 0, 0, 0])
     assert got.out_c4_loc.tolist() == [12, 13, 10] and table[1].tolist() == [6, 5, 0]
     assert got.out_full_loc.shape == (0,)

@@ -5,6 +5,7 @@ import torch
 from backends import opcheck
 from hypothesis import given
 from hypothesis import strategies as st
+from reference.list_parts import with_parts
 from reference.page_segments import share_pages as oracle
 
 from dsv4_npu_ops import RequestTables
@@ -36,6 +37,7 @@ def work_list(rows, device):
     for row in rows:
         listed.append([*row, items])
         items += row[3] - row[2]
+    listed = with_parts(listed, lambda row: row[3] - row[2])
     return torch.tensor(listed, dtype=torch.int32, device=device).reshape(-1, 8)
 
 

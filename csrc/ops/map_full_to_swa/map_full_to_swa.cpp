@@ -25,11 +25,11 @@ MapFullToSwaParams check_map_full_to_swa(const at::Tensor& full_table, const at:
     p.page_shift = check::page_shift(kOp, "full", page_size);
     TORCH_CHECK_VALUE(swa_table.size(0) == full_table.size(0), kOp, ": swa_table has ", swa_table.size(0),
                       " rows, expected ", full_table.size(0), " like full_table");
-    check::segments(kOp, segments, "full_to_swa", full_to_swa);
+    const int64_t num_segments = check::segments(kOp, segments, "full_to_swa", full_to_swa);
     p.num_items = check::num_items(kOp, num_items);
     p.num_slots = full_to_swa.size(0);
     p.max_requests = static_cast<int32_t>(full_table.size(0));
-    p.num_segments = static_cast<int32_t>(segments.size(0));
+    p.num_segments = static_cast<int32_t>(num_segments);
     return p;
 }
 

@@ -36,7 +36,6 @@ class MapFullToSwa {
         const BlockShare share = cursor_.share();
         if (share.begin < share.end) {
             fill_iota(iota_, kMapTileUnits);
-            cursor_.seek(share.begin, share.end);
             for (int64_t unit = share.begin; unit < share.end;) {
                 unit = batch(unit, share.end);
             }

@@ -13,9 +13,8 @@ ReleasePagesArguments check_release_pages(at::TensorList tables, const at::Tenso
                                           const at::Tensor& segments, at::IntArrayRef num_pages,
                                           at::IntArrayRef page_sizes, int64_t num_items) {
     const PagedArguments paged = check_paged_pools(kOp, tables, page_sizes, free_pages, num_pages);
-    check::segments(kOp, segments, "free_pages", free_pages);
-    return ReleasePagesArguments{{paged.pools, check::num_items(kOp, num_items),
-                                  static_cast<int32_t>(segments.size(0)), 0},
+    const int64_t num_segments = check::segments(kOp, segments, "free_pages", free_pages);
+    return ReleasePagesArguments{{paged.pools, check::num_items(kOp, num_items), static_cast<int32_t>(num_segments), 0},
                                  paged.tables};
 }
 

@@ -33,7 +33,6 @@ class ReleasePages {
         if (share.begin < share.end) {
             AscendC::Duplicate(zeros_, int32_t{0}, kReleasePiecePages);
             order<HardEvent::V_MTE3>();
-            cursor_.seek(share.begin, share.end);
             for (int64_t page = share.begin; page < share.end;) {
                 page = batch(page, share.end);
             }

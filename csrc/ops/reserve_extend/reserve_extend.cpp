@@ -16,11 +16,11 @@ ReserveExtendArguments check_reserve_extend(at::TensorList tables, const at::Ten
                                             const at::Tensor& segments, at::IntArrayRef num_pages,
                                             at::IntArrayRef num_slots, at::IntArrayRef page_sizes) {
     const PagedArguments paged = check_paged_pools(kOp, tables, page_sizes, free_pages, num_pages);
-    check::segments(kOp, segments, "free_pages", free_pages);
+    const int64_t num_segments = check::segments(kOp, segments, "free_pages", free_pages);
     check::pool_list(kOp, "num_slots", num_slots);
     ReserveExtendArguments result{{}, paged.tables};
     result.params.pools = paged.pools;
-    result.params.num_segments = static_cast<int32_t>(segments.size(0));
+    result.params.num_segments = static_cast<int32_t>(num_segments);
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
         result.params.num_slots[pool] = static_cast<int32_t>(num_slots[pool]);
     }

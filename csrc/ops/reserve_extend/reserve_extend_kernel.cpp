@@ -40,7 +40,6 @@ class ReserveExtend {
         const BlockShare share = cursor_.share();
         if (share.begin < share.end) {
             fill_iota(iota_, kReservePieceUnits);
-            cursor_.seek(share.begin, share.end);
             for (int64_t unit = share.begin; unit < share.end;) {
                 unit = batch(unit, share.end);
             }
@@ -54,6 +53,8 @@ class ReserveExtend {
         int32_t begin;  // unit
         int32_t units;
         uint32_t area;  // where the piece lies in values_, and its page ids in pages_
+        int32_t page_shift;
+        uint32_t num_pages;
     };
 
     // Works on pieces from `unit` of the whole list on; returns the first unit that is left.
@@ -72,7 +73,10 @@ class ReserveExtend {
                 if (used + piece.items() > kReserveBatchUnits) {
                     break;
                 }
-                pieces_[num_pieces_++] = Piece{piece.segment, piece.begin, piece.items(), used};
+                const int32_t shift = p_.pools.page_shift[piece.segment.pool];
+                const int64_t pages = pages_touched(piece.begin, piece.end, shift);
+                pieces_[num_pieces_++] =
+                    Piece{piece.segment, piece.begin, piece.items(), used, shift, static_cast<uint32_t>(pages)};
                 used += round_up<uint32_t>(piece.items(), kUbBlockBytes / sizeof(int32_t));
             } else {
                 errors_.report(fault, cursor_.index(), piece.segment.request);
@@ -95,9 +99,9 @@ class ReserveExtend {
             const Piece& piece = pieces_[i];
             const ReserveSegment& s = piece.segment;
             if (s.source == kTakePages) {
-                load(pages_[piece.area], free_pages_[free_page_elems(s, piece.begin, p_.pools)], num_pages(piece));
+                load(pages_[piece.area], free_pages_[free_page_elems(s, piece.begin, p_.pools)], piece.num_pages);
             } else if (s.source != kNoSlots) {
-                load(pages_[piece.area], table(s, piece.begin), num_pages(piece));
+                load(pages_[piece.area], table(s, piece.begin), piece.num_pages);
             }
         }
         order<HardEvent::MTE2_S>();
@@ -108,8 +112,8 @@ class ReserveExtend {
             const Piece& piece = pieces_[i];
             if (piece.segment.source == kNoSlots) {
                 AscendC::Duplicate(values_[piece.area], int32_t{0}, piece.units);
-            } else if (num_pages(piece) == 1) {
-                const int64_t first_slot = slot_of(pages_.GetValue(piece.area), piece.begin, shift(piece));
+            } else if (piece.num_pages == 1) {
+                const int64_t first_slot = slot_of(pages_.GetValue(piece.area), piece.begin, piece.page_shift);
                 AscendC::Adds(values_[piece.area], iota_, static_cast<int32_t>(first_slot), piece.units);
             } else {
                 several_pages(piece);
@@ -117,15 +121,9 @@ class ReserveExtend {
         }
     }
 
-    __aicore__ inline int32_t shift(const Piece& piece) const { return p_.pools.page_shift[piece.segment.pool]; }
-
-    __aicore__ inline uint32_t num_pages(const Piece& piece) const {
-        return static_cast<uint32_t>(pages_touched(piece.begin, piece.begin + piece.units, shift(piece)));
-    }
-
     // With i counted from the start of the first page: slot = (page_id[i / P] - i / P) * P + i.
     __aicore__ inline void several_pages(const Piece& piece) {
-        const int32_t page_shift = shift(piece);
+        const int32_t page_shift = piece.page_shift;
         const int32_t units = piece.units;
         const LocalTensor<int32_t> index = scratch_;
         const LocalTensor<int32_t> page = scratch_[kReservePieceUnits];
@@ -151,15 +149,35 @@ class ReserveExtend {
 
     __aicore__ inline void write() {
         order<HardEvent::V_MTE3>();
+        for (uint32_t i = 0; i < num_pieces_;) {
+            const Piece& piece = pieces_[i];
+            const ReserveSegment& s = piece.segment;
+            const uint32_t rows = equal_pieces(i);
+            store_rows(slots_.tensor(s.pool, p_.num_slots[s.pool])[slot_elems(s, piece.begin)], values_[piece.area],
+                       rows, static_cast<uint32_t>(piece.units),
+                       round_up<uint32_t>(piece.units, kUbBlockBytes / sizeof(int32_t)));
+            i += rows;
+        }
         for (uint32_t i = 0; i < num_pieces_; ++i) {
             const Piece& piece = pieces_[i];
             const ReserveSegment& s = piece.segment;
-            store(slots_.tensor(s.pool, p_.num_slots[s.pool])[slot_elems(s, piece.begin)],
-                  values_[piece.area], piece.units);
-            if (s.source == kTakePages && offset_in_page(piece.begin, shift(piece)) == 0) {
-                store(table(s, piece.begin), pages_[piece.area], num_pages(piece));
+            if (s.source == kTakePages && offset_in_page(piece.begin, piece.page_shift) == 0) {
+                store(table(s, piece.begin), pages_[piece.area], piece.num_pages);
             }
         }
+    }
+
+    // Pieces from `piece` on that are equally long and lie one after another in the output of their pool.
+    __aicore__ inline uint32_t equal_pieces(uint32_t piece) const {
+        const Piece& first = pieces_[piece];
+        int64_t entry = slot_elems(first.segment, first.begin);
+        uint32_t end = piece;
+        do {
+            ++end;
+            entry += first.units;
+        } while (end < num_pieces_ && pieces_[end].segment.pool == first.segment.pool &&
+                 pieces_[end].units == first.units && slot_elems(pieces_[end].segment, pieces_[end].begin) == entry);
+        return end - piece;
     }
 
     const ReserveExtendParams& p_;

@@ -16,12 +16,12 @@ SharePagesArguments check_share_pages(at::TensorList tables, const at::Tensor& f
                                       at::IntArrayRef num_pages, int64_t num_copies, at::IntArrayRef page_sizes,
                                       int64_t num_items) {
     const PagedArguments paged = check_paged_pools(kOp, tables, page_sizes, free_pages, num_pages);
-    check::segments(kOp, segments, "free_pages", free_pages);
+    const int64_t num_segments = check::segments(kOp, segments, "free_pages", free_pages);
     check::at_least(kOp, "num_copies", num_copies, 0);
-    TORCH_CHECK_VALUE(num_copies <= segments.size(0), kOp, ": num_copies is ", num_copies, ", expected at most ",
-                      segments.size(0), ", the number of segments");
+    TORCH_CHECK_VALUE(num_copies <= num_segments, kOp, ": num_copies is ", num_copies, ", expected at most ",
+                      num_segments, ", the number of segments");
     return SharePagesArguments{{paged.pools, check::num_items(kOp, num_items),
-                                static_cast<int32_t>(segments.size(0)), static_cast<int32_t>(num_copies)},
+                                static_cast<int32_t>(num_segments), static_cast<int32_t>(num_copies)},
                                paged.tables};
 }
 

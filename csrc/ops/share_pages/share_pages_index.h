@@ -58,7 +58,8 @@ DSV4_HOST_DEVICE constexpr int64_t copy_page_elems(const ShareSegment& s, const 
 constexpr int32_t kSharePiecePages = 8192;
 
 DSV4_HOST_DEVICE constexpr int64_t share_pages_blocks(const SharePagesParams& p, int64_t cores) {
-    return max_of(blocks_for(p.num_segments, 32, cores), blocks_for(p.num_items, 2048, cores));
+    return even_blocks(kListParts,
+                       max_of(blocks_for(p.num_segments, 32, cores), blocks_for(p.num_items, 2048, cores)));
 }
 
 }  // namespace dsv4

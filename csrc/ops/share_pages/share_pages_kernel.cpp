@@ -36,7 +36,6 @@ class SharePages {
     __aicore__ inline void run() {
         const BlockShare share = cursor_.share();
         if (share.begin < share.end) {
-            cursor_.seek(share.begin, share.end);
             for (int64_t page = share.begin; page < share.end;) {
                 const SegmentPiece<ShareSegment> piece = cursor_.piece(page, share.end);
                 const int32_t fault = share_fault(piece.segment, p_);

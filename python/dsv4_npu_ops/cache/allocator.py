@@ -8,7 +8,7 @@ from torch import Tensor
 
 from dsv4_npu_ops.cache.host_integers import Integers, host_integer, host_integers
 from dsv4_npu_ops.cache.host_staging import HostStaging
-from dsv4_npu_ops.cache.work_lists import LedgerWork, WorkLists, on_device
+from dsv4_npu_ops.cache.work_lists import PART_ROWS, LedgerWork, WorkLists, on_device
 from dsv4_npu_ops.layout.kv_layout import POOLS, KVLayout
 from dsv4_npu_ops.layout.out_cache_loc import OutCacheLoc
 from dsv4_npu_ops.layout.shared_prefix import SharedPrefix
@@ -407,7 +407,7 @@ class KVAllocator:
             # All or nothing: books and mapping must say what the tables say.
             self._ledger.undo_release()
             if unmapped is not None and unmapped.map_segments is not None:
-                unmapped.map_segments[:, MAP_SOURCE_FIELD] = MAP_TABLE
+                unmapped.map_segments[:-PART_ROWS, MAP_SOURCE_FIELD] = MAP_TABLE
                 self._map(unmapped)
             raise
 

@@ -6,13 +6,16 @@ from torch import Tensor
 
 from dsv4_npu_ops.cache.host_staging import HostStaging
 
+PART_ROWS = 17
+"""Rows behind a list's segments, which say where its parts begin (csrc/common/page_segments.h)."""
+
 LedgerWork = tuple[Tensor, list[int]]
-"""Segments and, behind them, those of the full-to-swa mapping, int32 ``[S, 8]`` on the host; and their numbers:
-[segments, their units or pages, map segments, their units]."""
+"""The list of an op and, behind it, that of the full-to-swa mapping, int32 ``[rows, 8]`` on the host; and [rows of the
+first, its units or pages, rows of the second, its units]."""
 
 
 class WorkLists(NamedTuple):
-    """The two lists on the device, and the units or pages of all segments of each."""
+    """The two lists on the device, as the ops take them, and the units or pages of all segments of each."""
 
     segments: Tensor
     num_items: int
@@ -22,8 +25,8 @@ class WorkLists(NamedTuple):
 
 def on_device(work: LedgerWork, staging: HostStaging) -> WorkLists:
     """Both lists, by one copy."""
-    segments, (count, items, map_count, map_items) = work
+    segments, (rows, items, map_rows, map_items) = work
     (segments,) = staging.to_device(segments)
-    if not map_count:
+    if not map_rows:
         return WorkLists(segments, items, None, 0)
-    return WorkLists(segments[:count], items, segments[count:], map_items)
+    return WorkLists(segments[:rows], items, segments[rows:], map_items)

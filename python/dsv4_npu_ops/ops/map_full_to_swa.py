@@ -21,10 +21,11 @@ def map_full_to_swa(tables: RequestTables, segments: Tensor, full_to_swa: Tensor
     Args:
         tables: page tables, int32, read only, with pages of one size in full and swa; full holds a page for every token
             of the intervals.
-        segments: int32 ``[S, 8]`` on the tables' device, one interval of one request a row:
+        segments: int32 ``[S + 17, 8]`` on the tables' device, one interval of one request a row:
             ``(request, begin_unit, end_unit, source, 0, 0, 0, units_before)``. Source 0 clears the entries, 1
             sets them to the tokens' swa slots, 0 where the swa table has no page. No two intervals name the same full
             slot.
+            Behind them, 17 rows say where 64 parts of the list begin (the op's README).
         full_to_swa: int64 ``[slots of the full pool]`` on the tables' device, indexed by full slot; written.
         num_items: tokens of all intervals together, by which a device chooses how many cores share them; 0: not known.
 

@@ -20,9 +20,10 @@ def release_pages(
         tables: page tables, int32; the entries of the intervals become 0, no others change.
         free_pages: int32 ``[sum(num_pages)]`` on the tables' device, the pools' rings one after another in table
             order; page ids are written to the entries that the segments name.
-        segments: int32 ``[S, 8]`` on the tables' device, one interval of one request and pool a row:
+        segments: int32 ``[S + 17, 8]`` on the tables' device, one interval of one request and pool a row:
             ``(pool, request, begin_page, end_page, ring_position, 0, 0, pages_before)``. The pages of the interval,
             ascending, go to ``ring_position`` and the entries after it; -1 zeroes only.
+            Behind them, 17 rows say where 64 parts of the list begin (the op's README).
         num_pages: entries of each pool's ring, in table order.
         num_items: pages of all intervals together, by which a device chooses how many cores share them; 0: not known.
 

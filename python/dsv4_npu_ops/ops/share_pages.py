@@ -26,10 +26,11 @@ def share_pages(
         tables: page tables, int32; the entries of the intervals are written in the rows that get pages.
         free_pages: int32 ``[sum(num_pages)]`` page ids on the tables' device, the pools' rings one after another in
             table order. Only read.
-        segments: int32 ``[S, 8]`` on the tables' device, one interval of one pool a row:
+        segments: int32 ``[S + 17, 8]`` on the tables' device, one interval of one pool a row:
             ``(pool, request, begin_page, end_page, source, ring_position, copy, pages_before)``. Ring position -1
             copies the entries of row ``source``; another one gives ``request`` that page for the interval, which is
             one page, and lists both pages at entry ``copy``.
+            Behind them, 17 rows say where 64 parts of the list begin (the op's README).
         num_pages: entries of each pool's ring, in table order.
         num_copies: entries of the lists; the segments fill all of them.
         num_items: pages of all intervals together, by which a device chooses how many cores share them; 0: not known.

@@ -20,7 +20,7 @@ namespace dsv4_npu_ops {
 
 using IntList = std::vector<int64_t>;
 
-// Segments for an op, int32 [S, 8] on the host, and those of the full-to-swa mapping.
+// The list of an op, int32 [rows, 8] on the host, and that of the full-to-swa mapping.
 struct WorkLists {
     at::Tensor segments;
     int64_t num_items = 0;
