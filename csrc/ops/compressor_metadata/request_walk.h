@@ -130,8 +130,8 @@ class RequestWalk {
         if (p_.has_requests != 0) {
             inputs_.requests.load_chunk(first, chunk_size_);
         }
+        // V too comes after this.
         order<AscendC::HardEvent::MTE2_S>();
-        order<AscendC::HardEvent::MTE2_V>();
         if (!scan_.chunk(first, chunk_size_, inputs_, chunk_)) {
             scan();
         }

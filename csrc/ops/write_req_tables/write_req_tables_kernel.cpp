@@ -115,8 +115,8 @@ class WriteReqTables {
             inputs_.c4_state_starts.load_chunk(first, rows);
             inputs_.c128_state_starts.load_chunk(first, rows);
         }
+        // V too comes after this.
         order<HardEvent::MTE2_S>();
-        order<HardEvent::MTE2_V>();
     }
 
     __aicore__ inline WriteRow read(uint32_t i) const {
@@ -150,10 +150,8 @@ class WriteReqTables {
         array(kC4StateStart).SetValue(index, static_cast<int32_t>(row.c4_state_start));
         array(kC128StateStart).SetValue(index, static_cast<int32_t>(row.c128_state_start));
         for (int32_t total = 0; total < kWriteTotals; ++total) {
-            if (total_is_written(total, p_)) {
-                array(kFirstTotal + total).SetValue(index, static_cast<int32_t>(totals[total]));
-                totals[total] += units_of_total(row, total);
-            }
+            array(kFirstTotal + total).SetValue(index, static_cast<int32_t>(totals[total]));
+            totals[total] += total_is_written(total, p_) ? units_of_total(row, total) : 0;
         }
     }
 
@@ -199,8 +197,8 @@ class WriteReqTables {
     // A part of the tile that nothing uses any more, in entries.
     __aicore__ inline uint32_t claim(uint32_t entries) {
         if (tile_used_ + entries > static_cast<uint32_t>(kWriteTileUnits)) {
+            // And V, which waits for MTE2, after MTE3.
             order<HardEvent::MTE3_MTE2>();
-            order<HardEvent::MTE3_V>();
             tile_used_ = 0;
         }
         const uint32_t begin = tile_used_;

@@ -81,7 +81,7 @@ class WriteScan {
         // Where a row is wrong too, so that no sum leaves int32.
         AscendC::Add(ends(), to.starts, tokens(), lanes_.rows());
         AscendC::Mins(live(), tokens(), int32_t{1}, lanes_.rows());
-        AscendC::PipeBarrier<PIPE_V>();
+        // What comes next has a barrier before it uses either.
         if (p_->has_state_starts != 0) {
             lanes_.take(to.c4_state_starts, inputs.c4_state_starts, 0, longest_);
             lanes_.take(to.c128_state_starts, inputs.c128_state_starts, 0, longest_);
