@@ -6,8 +6,8 @@ PARTS, FIELDS = 64, 8
 def with_parts(segments, length, first_entry=lambda row: 0):
     """The rows of a list, behind whose segments 65 pairs (segment, item) stand; nothing for no segments.
 
-    A part begins at an equal share of the items, of which a row has ``length(row)``, or before, within its row, at an item
-    whose entry counted from ``first_entry(row)`` is a multiple of 8.
+    A part begins at an equal share of the items, of which a row has ``length(row)``, or before that within its row,
+    at an item whose entry counted from ``first_entry(row)`` is a multiple of 8.
     """
     if not segments:
         return []

@@ -54,7 +54,7 @@ DSV4_HOST_DEVICE constexpr int64_t rope_gather_tile_rows(const RopeGatherParams&
     return min_of<int64_t>(kUbBudgetBytes / rope_gather_row_bytes(p), kMaxCopyBlocks) / 4 * 4;
 }
 
-constexpr int64_t kRopePositionNs = 100;
+constexpr int64_t kRopePositionNs = 60;
 
 DSV4_HOST_DEVICE constexpr int64_t rope_gather_blocks(const RopeGatherParams& p, int64_t cores) {
     const int64_t row_bytes = 2 * 2 * p.rope_dim * element_bytes(p.output_type);
