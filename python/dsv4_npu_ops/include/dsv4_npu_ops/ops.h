@@ -235,8 +235,8 @@ inline size_t check_all() {
     };
     return check(advance_step, apply_rotary, c4_slots_from_full, c4_slots_from_full_out, compressor_metadata,
                  draft_steps, empty_tensors, extend_from_lists, extend_from_lists_needs, map_full_to_swa, payload_spans,
-                 release_pages, reserve_extend, rope_gather, rope_gather_out, rope_tables, rope_tables_out, share_pages, step,
-                 step_new, step_sizes, token_slots, write_req_tables);
+                 release_pages, reserve_extend, rope_gather, rope_gather_out, rope_tables, rope_tables_out, share_pages,
+                 step, step_new, step_sizes, token_slots, write_req_tables);
 }
 
 }  // namespace dsv4_npu_ops
