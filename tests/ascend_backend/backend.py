@@ -52,6 +52,10 @@ class AscendSim:
         """Seed of the block order and of the poison in UB."""
         self._library.ascend_sim_set_seed(seed)
 
+    def keep_code_times(self, keep: bool) -> None:
+        """Whether the counters of a block say how long it is at each basic block (``code_cycles``)."""
+        self._library.ascend_sim_keep_code_times(int(keep))
+
     def take_errors(self) -> list[list[int]]:
         """The non-zero lanes of the device's error words; clears them."""
         words = self._library.dsv4_sim_error_words()

@@ -118,6 +118,7 @@ void Block::Finish() {
                  "an atomic mode is still on at kernel end; expected SetAtomicNone after the copies");
     }
     FinishScalarStores();
+    LeaveCode();
     counters.KeepTime(clock);
     running = false;
 }

@@ -69,6 +69,8 @@ void ascend_sim_set_instruction_table(const void* base, const uint64_t* offsets,
     ascend_sim::SetInstructionTable(reinterpret_cast<uint64_t>(base), offsets, instructions, count);
 }
 
+void ascend_sim_keep_code_times(int32_t keep) { ascend_sim::KeepCodeTimes(keep != 0); }
+
 uint64_t ascend_sim_error_count(void) {
     const Lock lock(ascend_sim::SimulatorMutex());
     return GlobalReport().total();

@@ -40,6 +40,10 @@ std::string Counters::Fields() const {
     const auto number = [](const char* name, uint64_t value) {
         return Format("\"%s\": %llu", name, static_cast<unsigned long long>(value));
     };
+    std::string code;
+    for (const auto& [offset, spent] : code_cycles) {
+        code += Format("%s\"%llu\": %.1f", code.empty() ? "" : ", ", static_cast<unsigned long long>(offset), spent);
+    }
     return number("mte2_calls", calls[2]) + ", " + number("mte2_bytes", elements[2]) + ", " +
            number("mte3_calls", calls[3]) + ", " + number("mte3_bytes", elements[3]) + ", " +
            number("vector_calls", calls[1]) + ", " + number("vector_elements", elements[1]) + ", " +
@@ -50,7 +54,8 @@ std::string Counters::Fields() const {
            ", " + number("instructions", instructions) + ", " + number("code_instructions", code_instructions) +
            Format(", \"model_cycles\": {\"end\": %.0f, \"cold\": %.0f, \"S\": %.0f, \"V\": %.0f, \"MTE2\": %.0f, "
                   "\"MTE3\": %.0f}",
-                  end_cycles, cold_cycles, cycles[0], cycles[1], cycles[2], cycles[3]);
+                  end_cycles, cold_cycles, cycles[0], cycles[1], cycles[2], cycles[3]) +
+           (code.empty() ? "" : ", \"code_cycles\": {" + code + "}");
 }
 
 double LaunchCounters::ModelUs() const {

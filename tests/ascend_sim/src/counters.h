@@ -28,6 +28,7 @@ struct Counters {
     uint64_t barriers = 0;
     uint64_t nops = 0;
     uint32_t ub_peak_bytes = 0;
+    std::map<uint64_t, double> code_cycles;  // by basic block, where that is asked for
 
     void KeepTime(const BlockTime& time);
     void Add(const Counters& other);

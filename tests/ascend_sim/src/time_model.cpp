@@ -15,6 +15,10 @@ struct BasicBlock {
 
 std::unordered_map<uint64_t, BasicBlock> g_basic_blocks;
 uint64_t g_block = 1;
+uint64_t g_base = 0;
+bool g_keep_code_times = false;
+uint64_t g_code = 0;  // the basic block that runs, from g_base on, and since when
+double g_code_began = 0;
 
 }  // namespace
 
@@ -67,12 +71,27 @@ void BlockTime::Copy(Pipe pipe, const Ranges& rows) {
 
 void SetInstructionTable(uint64_t base, const uint64_t* offsets, const uint32_t* instructions, uint64_t count) {
     g_basic_blocks.clear();
+    g_base = base;
     for (uint64_t i = 0; i < count; ++i) {
         g_basic_blocks[base + offsets[i]] = BasicBlock{instructions[i], 0};
     }
 }
 
-void ForgetRunCode() { ++g_block; }
+void ForgetRunCode() {
+    ++g_block;
+    g_code = 0;
+    g_code_began = 0;
+}
+
+void KeepCodeTimes(bool keep) { g_keep_code_times = keep; }
+
+void LeaveCode() {
+    if (g_keep_code_times) {
+        Block& now = CurrentBlock();
+        now.counters.code_cycles[g_code] += now.clock.now() - g_code_began;
+        g_code_began = now.clock.now();
+    }
+}
 
 }  // namespace ascend_sim
 
@@ -86,6 +105,8 @@ extern "C" __attribute__((visibility("default"))) void __sanitizer_cov_trace_pc(
     if (found == g_basic_blocks.end()) {
         return;
     }
+    LeaveCode();
+    g_code = found->first - g_base;
     BasicBlock& run = found->second;
     Block& now = CurrentBlock();
     const double instructions = run.instructions * model::kHostInstruction;

@@ -105,6 +105,7 @@ class BlockTime {
         now_ += cycles;
     }
 
+    double now() const { return now_; }
     double End() const { return std::max({now_, done_[1], done_[2], done_[3]}); }
     double scalar() const { return scalar_; }
     double cold() const { return cold_; }
@@ -129,5 +130,10 @@ class BlockTime {
 void SetInstructionTable(uint64_t base, const uint64_t* offsets, const uint32_t* instructions, uint64_t count);
 // What runs from here on is in no instruction cache.
 void ForgetRunCode();
+
+// Keeps how long the scalar unit is at each of these basic blocks, waiting for other pipes included.
+void KeepCodeTimes(bool keep);
+// Ends the stay at the basic block that runs.
+void LeaveCode();
 
 }  // namespace ascend_sim

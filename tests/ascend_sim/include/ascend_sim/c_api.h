@@ -38,6 +38,8 @@ void ascend_sim_report_special_half(int32_t report);
 void ascend_sim_set_memory_cold(int32_t cold);
 void ascend_sim_set_instruction_table(const void* base, const uint64_t* offsets, const uint32_t* instructions,
                                       uint64_t count);
+// Counters then say how many cycles the scalar unit is at each basic block of the table, by its offset.
+void ascend_sim_keep_code_times(int32_t keep);
 void ascend_sim_set_max_errors(uint64_t max_errors);
 void ascend_sim_set_max_calls(uint64_t max_calls);
 
