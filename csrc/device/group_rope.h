@@ -28,14 +28,10 @@ class GroupRope {
         }
     }
 
-    // Those of c4_cos, c4_sin or c128_cos, c128_sin that are asked for: [entries, rope_dim].
-    template <int64_t ratio>
-    __aicore__ inline void write() {
-        constexpr int32_t which = ratio == kRatioC4 ? 0 : 1;
-        constexpr int32_t field = kFieldC4Cos + 2 * which;
-        if (!wants(rows_.step(), field) && !wants(rows_.step(), field + 1)) {
-            return;
-        }
+    // Those of c4_cos, c4_sin (which 0) or c128_cos, c128_sin (1) that are asked for: [entries, rope_dim].
+    __aicore__ inline void write(int32_t which) {
+        const int32_t field = kFieldC4Cos + 2 * which;
+        const LocalTensor<int32_t> prefix = rows_.prefix(which == 0 ? kShiftC4 : kShiftC128);
         const int64_t entries = rows_.step().capacity_groups[which];
         const uint64_t elems = static_cast<uint64_t>(entries) * dim_;
         const GlobalTensor<float> out[2] = {global<float>(at(memory_.fields[field]), elems),
@@ -45,9 +41,9 @@ class GroupRope {
             return;
         }
         rows_.next_stage();
-        const int64_t live = rows_.prefix(ratio).GetValue(static_cast<uint32_t>(rows_.params().num_rows));
+        const int64_t live = prefix.GetValue(static_cast<uint32_t>(rows_.params().num_rows));
         const BlockShare share = part.uneven_share(entries, live, 1);
-        pieces_.start(rows_.prefix(ratio), rows_.params().num_rows, share, tile_rows_, 1);
+        pieces_.start(prefix, rows_.params().num_rows, share, tile_rows_, 1);
         if (live < share.end) {
             load_first_rows();
         }
@@ -59,7 +55,7 @@ class GroupRope {
                 if (piece.row == rows_.params().num_rows) {
                     repeat_first_rows(piece);
                 } else {
-                    fetch<ratio>(piece);
+                    fetch(piece, ratio_of(which));
                 }
             }
             order<AscendC::HardEvent::MTE2_MTE3>();
@@ -91,8 +87,7 @@ class GroupRope {
     }
 
     // Rows of consecutive groups lie `ratio` rows apart. Rows past the table are NaN.
-    template <int64_t ratio>
-    __aicore__ inline void fetch(const Piece& piece) {
+    __aicore__ inline void fetch(const Piece& piece, int64_t ratio) {
         const int64_t position = group_position(first_group(rows_.row(piece.row), ratio) + piece.offset, ratio);
         const int64_t in_table = position < max_pos_ ? ceil_div(max_pos_ - position, ratio) : 0;
         const uint32_t valid = static_cast<uint32_t>(min_of<int64_t>(piece.units, in_table));

@@ -40,6 +40,23 @@ class PoolSlots {
         return target;
     }
 
+    // Raw position of each lane's unit of 1 << unit_shift tokens, 0 in lanes without one, made by V. The result lasts
+    // until the next call.
+    __aicore__ inline LocalTensor<int32_t> positions(int32_t unit_shift) {
+        const LocalTensor<int32_t> target = tile_.result();
+        tile_.every_run([&](const UnitRun& run) {
+            if (run.empty()) {
+                AscendC::Duplicate(target[run.area], int32_t{0}, run.lanes);
+            } else {
+                AscendC::Adds(target[run.area], tile_.iota(), static_cast<int32_t>(run.first), run.lanes);
+            }
+        });
+        AscendC::PipeBarrier<PIPE_V>();
+        AscendC::ShiftLeft(target, target, unit_shift, tile_.lanes());
+        AscendC::PipeBarrier<PIPE_V>();
+        return target;
+    }
+
     // The result as int64; V makes it.
     __aicore__ inline LocalTensor<int64_t> widened(const LocalTensor<int32_t>& values) {
         const LocalTensor<int64_t> wide = tile_.index().template ReinterpretCast<int64_t>();

@@ -13,9 +13,7 @@ class RowSlots {
         : rows_(rows), memory_(memory), slots_(rows.step().pools, memory.tables, rows.iota(), rows.scratch()) {}
 
     // c4_state_locs or c128_state_locs: int32 [B, columns].
-    template <int64_t ratio>
-    __aicore__ inline void states() {
-        constexpr int32_t which = ratio == kRatioC4 ? 0 : 1;
+    __aicore__ inline void states(int32_t which) {
         const StepParams& p = rows_.step();
         const int32_t columns = p.state_columns[which];
         if (columns == 0) {
@@ -31,7 +29,7 @@ class RowSlots {
         for (int64_t row = share.begin; row < share.end; row += tile_rows) {
             const uint32_t count = static_cast<uint32_t>(min_of(tile_rows, share.end - row));
             for (uint32_t i = 0; i < count; ++i) {
-                runs_[i] = state_run(row + i, ratio, columns, i * pitch);
+                runs_[i] = state_run(row + i, which, columns, i * pitch);
             }
             order<AscendC::HardEvent::MTE3_V>();
             slots_.start(runs_, count, count * pitch);
@@ -57,9 +55,10 @@ class RowSlots {
     }
 
   private:
-    __aicore__ inline UnitRun state_run(int64_t index, int64_t ratio, int32_t columns, uint32_t area) {
+    __aicore__ inline UnitRun state_run(int64_t index, int32_t which, int32_t columns, uint32_t area) {
+        const int64_t ratio = ratio_of(which);
         const StepRow row = rows_.row(index);
-        const TokenSpan tokens = state_tokens(row, ratio == kRatioC4 ? 0 : 1, rows_.step());
+        const TokenSpan tokens = state_tokens(row, which, rows_.step());
         if (is_padding(row)) {
             return UnitRun{0, 0, columns, 0, 0, area};
         }

@@ -24,7 +24,7 @@ class RowVectors {
         }
         rows_.next_stage();
         if (wants(p, kFieldCuSeqlens) && mine > 0) {
-            store(row_vector(kFieldCuSeqlens, num_rows + 1)[begin], rows_.prefix(1)[begin], mine);
+            store(row_vector(kFieldCuSeqlens, num_rows + 1)[begin], rows_.prefix(0)[begin], mine);
         }
         if (share.end == num_rows + 1) {
             write_totals();
@@ -60,9 +60,9 @@ class RowVectors {
         const uint32_t last = static_cast<uint32_t>(p.num_rows);
         rows_.next_stage();
         total(0).SetValue(
-            0, p.closes_cu_seqlens != 0 ? static_cast<int32_t>(p.num_tokens) : rows_.prefix(1).GetValue(last));
-        total(1).SetValue(0, rows_.prefix(kRatioC4).GetValue(last));
-        total(1).SetValue(1, rows_.prefix(kRatioC128).GetValue(last));
+            0, p.closes_cu_seqlens != 0 ? static_cast<int32_t>(p.num_tokens) : rows_.prefix(0).GetValue(last));
+        total(1).SetValue(0, rows_.prefix(kShiftC4).GetValue(last));
+        total(1).SetValue(1, rows_.prefix(kShiftC128).GetValue(last));
     }
 
     __aicore__ inline void write_totals() {

@@ -65,15 +65,17 @@ class StepRows {
         return StepRow{starts().GetValue(i), counts().GetValue(i), 0};
     }
 
+    __aicore__ inline int64_t start(int32_t index) const { return starts().GetValue(static_cast<uint32_t>(index)); }
+    __aicore__ inline int64_t count(int32_t index) const { return counts().GetValue(static_cast<uint32_t>(index)); }
     __aicore__ inline int64_t request(int64_t index) { return array(2).GetValue(static_cast<uint32_t>(index)); }
 
     // int32 [num_rows]
     __aicore__ inline const LocalTensor<int32_t>& starts() const { return array(0); }
     __aicore__ inline const LocalTensor<int32_t>& counts() const { return array(1); }
 
-    // Tokens or groups of `ratio` before each row, int32 [num_rows + 1].
-    __aicore__ inline const LocalTensor<int32_t>& prefix(int64_t ratio) const {
-        return array(ratio == 1 ? 3 : ratio == kRatioC4 ? 4 : 5);
+    // Tokens (shift 0) or groups of 1 << shift tokens before each row, int32 [num_rows + 1].
+    __aicore__ inline const LocalTensor<int32_t>& prefix(int32_t shift) const {
+        return array(shift == 0 ? 3 : shift == kShiftC4 ? 4 : 5);
     }
 
     __aicore__ inline LocalTensor<int32_t> iota() { return iota_buffer_.Get<int32_t>(); }
@@ -132,9 +134,9 @@ class StepRows {
     }
 
     __aicore__ inline void keep_totals(uint32_t index, const StepTotals& totals) {
-        prefix(1).SetValue(index, static_cast<int32_t>(totals.tokens));
-        prefix(kRatioC4).SetValue(index, static_cast<int32_t>(totals.groups[0]));
-        prefix(kRatioC128).SetValue(index, static_cast<int32_t>(totals.groups[1]));
+        prefix(0).SetValue(index, static_cast<int32_t>(totals.tokens));
+        prefix(kShiftC4).SetValue(index, static_cast<int32_t>(totals.groups[0]));
+        prefix(kShiftC128).SetValue(index, static_cast<int32_t>(totals.groups[1]));
     }
 
     const StepParams& step_;

@@ -16,7 +16,7 @@ struct StepParams {
     int64_t max_pos;             // rows of the RoPE tables
     int64_t rope_dim;            // D: elements of a row
     int64_t page_row_elems[6];   // elements between two rows of a page table
-    int64_t work_before[19];     // on a device: nanoseconds of work before each stage, and of all of them
+    int64_t work_before[16];     // on a device: nanoseconds of work before each stage, and of all of them
     int32_t page_columns[6];     // of a page table; 0: not asked for
     int32_t state_columns[2];    // of c4_state_locs and c128_state_locs
     int32_t window_rows;         // rows of window_locs: requests * window_block
@@ -214,17 +214,14 @@ DSV4_HOST_DEVICE constexpr int64_t faulty_value(int32_t fault, int64_t request, 
 // Stages of the kernel, in their order. Blocks share the work of all of them, one stage after the other, so that a block
 // has part in a few: setting a stage up costs as much as a few rows of it.
 constexpr int32_t kStageRows = 0;
-constexpr int32_t kStagePositions = 1;
-constexpr int32_t kStagePositionsC4 = 2;
-constexpr int32_t kStagePositionsC128 = 3;
-constexpr int32_t kStageTokens = 4;  // slots of tokens
-constexpr int32_t kStageC4 = 5;
-constexpr int32_t kStageC128 = 6;
-constexpr int32_t kStagePages = 7;  // + pool
-constexpr int32_t kStageStates = 13;
-constexpr int32_t kStageWindows = 15;
-constexpr int32_t kStageRope = 16;
-constexpr int32_t kNumStepStages = 18;
+constexpr int32_t kStageTokens = 1;  // positions and slots
+constexpr int32_t kStageC4 = 2;      // likewise, of groups
+constexpr int32_t kStageC128 = 3;
+constexpr int32_t kStagePages = 4;  // + pool
+constexpr int32_t kStageStates = 10;
+constexpr int32_t kStageWindows = 12;
+constexpr int32_t kStageRope = 13;
+constexpr int32_t kNumStepStages = 15;
 static_assert(sizeof(StepParams::work_before) == (kNumStepStages + 1) * sizeof(int64_t));
 
 constexpr int64_t kStageSetupNs = 300;
@@ -235,6 +232,33 @@ DSV4_HOST_DEVICE constexpr int64_t expected_rows(const StepParams& p, int32_t wh
     return min_of(p.rows.num_rows, min_of(p.capacity_groups[which], tokens / ratio_of(which)));
 }
 
+// What comes entry by entry: for tokens, or for the groups of 1 << shift tokens.
+struct EntryOutputs {
+    int32_t stage;
+    int32_t shift;
+    int32_t positions;  // the field of their positions
+    int64_t entries;
+};
+
+DSV4_HOST_DEVICE constexpr EntryOutputs entry_outputs(const StepParams& p, int32_t stage) {
+    return stage == kStageTokens ? EntryOutputs{stage, 0, kFieldPositions, p.rows.num_tokens}
+           : stage == kStageC4   ? EntryOutputs{stage, kShiftC4, kFieldGroupPositions, p.capacity_groups[0]}
+                                 : EntryOutputs{stage, kShiftC128, kFieldGroupPositionsC128, p.capacity_groups[1]};
+}
+
+// Whether a stage makes slots of `pool`, if they are asked for.
+DSV4_HOST_DEVICE constexpr bool makes_slots(int32_t stage, int32_t pool) {
+    return stage == kStageTokens ? !is_group_pool(pool) : pool == kC4 + (stage - kStageC4);
+}
+
+DSV4_HOST_DEVICE constexpr int64_t num_slot_outputs(const StepParams& p, int32_t stage) {
+    int64_t pools = 0;
+    for (int32_t pool = 0; pool < kNumPools; ++pool) {
+        pools += makes_slots(stage, pool) && wants(p, kFieldSlots + pool) ? 1 : 0;
+    }
+    return pools;
+}
+
 // Nanoseconds that a stage takes one block, by the model behind docs/simulated_cost.md; 0 for what is not asked for. Page
 // tables of several tiles are not among them: all blocks write them.
 DSV4_HOST_DEVICE constexpr int64_t stage_ns(const StepParams& p, int32_t stage) {
@@ -243,25 +267,13 @@ DSV4_HOST_DEVICE constexpr int64_t stage_ns(const StepParams& p, int32_t stage) 
     int64_t bytes = 0;
     if (stage == kStageRows) {
         ns = 700 + 4 * rows;
-    } else if (stage == kStagePositions) {
-        ns = wants(p, kFieldPositions) ? 90 * rows : -1;
-        bytes = 8 * p.rows.num_tokens;
-    } else if (stage < kStageTokens) {
-        const int32_t which = stage - kStagePositionsC4;
-        ns = wants(p, kFieldGroupPositions + which) ? 100 * expected_rows(p, which) : -1;
-        bytes = 8 * p.capacity_groups[which];
-    } else if (stage == kStageTokens) {
-        int64_t pools = 0;
-        for (int32_t pool = 0; pool < kNumPools; ++pool) {
-            const bool of_groups = pool == kC4 || pool == kC128;
-            pools += !of_groups && wants(p, kFieldSlots + pool) ? 1 : 0;
-        }
-        ns = pools != 0 ? rows * (130 + 100 * pools) : -1;
-        bytes = 8 * pools * p.rows.num_tokens;
     } else if (stage < kStagePages) {
-        const int32_t which = stage - kStageC4;
-        ns = wants(p, kFieldSlots + kC4 + which) ? 210 * expected_rows(p, which) : -1;
-        bytes = 8 * p.capacity_groups[which];
+        const EntryOutputs outputs = entry_outputs(p, stage);
+        const int64_t pools = num_slot_outputs(p, stage);
+        const bool positions = wants(p, outputs.positions);
+        const int64_t of_rows = stage == kStageTokens ? rows : expected_rows(p, stage - kStageC4);
+        ns = positions || pools != 0 ? of_rows * (130 + 100 * pools + (positions ? 30 : 0)) : -1;
+        bytes = 8 * (pools + (positions ? 1 : 0)) * outputs.entries;
     } else if (stage < kStageStates) {
         const int64_t columns = p.page_columns[stage - kStagePages];
         ns = columns != 0 && columns <= kPageTileEntries ? 85 * rows : -1;

@@ -15,25 +15,22 @@ extern "C" __global__ __aicore__ void fill_step(GM_ADDR error_lanes, StepAddress
     rows.scan();
     dsv4::kernel::RowVectors(rows, memory).write();
     dsv4::kernel::StepEntries entries(rows, memory);
-    entries.positions<1>(dsv4::kFieldPositions, p.rows.num_tokens);
-    entries.positions<dsv4::kRatioC4>(dsv4::kFieldGroupPositions, p.capacity_groups[0]);
-    entries.positions<dsv4::kRatioC128>(dsv4::kFieldGroupPositionsC128, p.capacity_groups[1]);
-    entries.slots<1>({dsv4::kFull, dsv4::kSwa, dsv4::kC4State, dsv4::kC128State}, p.rows.num_tokens);
-    entries.slots<dsv4::kRatioC4>({dsv4::kC4}, p.capacity_groups[0]);
-    entries.slots<dsv4::kRatioC128>({dsv4::kC128}, p.capacity_groups[1]);
+    for (int32_t stage = dsv4::kStageTokens; stage < dsv4::kStagePages; ++stage) {
+        entries.write(dsv4::entry_outputs(p, stage));
+    }
     dsv4::kernel::PageTables pages(rows, memory);
     pages.prepare();
     for (int32_t pool = 0; pool < dsv4::kNumPools; ++pool) {
         pages.write(pool);
     }
     dsv4::kernel::RowSlots row_slots(rows, memory);
-    row_slots.states<dsv4::kRatioC4>();
-    row_slots.states<dsv4::kRatioC128>();
+    row_slots.states(0);
+    row_slots.states(1);
     row_slots.windows();
     if (p.rope_dim > 0) {
         dsv4::kernel::GroupRope rope(rows, memory);
-        rope.write<dsv4::kRatioC4>();
-        rope.write<dsv4::kRatioC128>();
+        rope.write(0);
+        rope.write(1);
     }
     rows.errors().flush();
 }
