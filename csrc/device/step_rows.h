@@ -13,7 +13,10 @@ class StepRows {
   public:
     __aicore__ inline StepRows(AscendC::TPipe* pipe, const StepAddresses& memory, GM_ADDR error_lanes,
                                const StepParams& step)
-        : step_(step), p_(step.rows), errors_(pipe, error_lanes, kErrorOpStep) {
+        : step_(step),
+          p_(step.rows),
+          work_(block_work(step, AscendC::GetBlockIdx(), AscendC::GetBlockNum())),
+          errors_(pipe, error_lanes, kErrorOpStep) {
         array_elems_ = static_cast<uint32_t>(row_array_elems(p_.num_rows));
         pipe->InitBuffer(array_buffer_, static_cast<uint32_t>(kRowArrays) * array_elems_ * sizeof(int32_t));
         for (uint32_t index = 0; index < static_cast<uint32_t>(kRowArrays); ++index) {
@@ -26,7 +29,7 @@ class StepRows {
         lengths_.init(at(memory.lengths), p_.num_rows, p_.length_is_int64, scratch()[input_elems]);
         // The last of them: a chunk of offsets has one entry more than there are rows.
         operands_.init(at(memory.operands), p_.num_rows + offsets(), p_.operand_is_int64, scratch()[2 * input_elems]);
-        vector_scan_.init(step, iota(), scratch()[static_cast<uint32_t>(kRowInputElems)]);
+        vector_scan_.init(step, iota(), scratch()[static_cast<uint32_t>(kRowInputElems)], counts_groups(step, work_));
     }
 
     // Fills the arrays. A bad row becomes padding; the block that owns the row tells.
@@ -57,7 +60,7 @@ class StepRows {
 
     // This block's part of a stage's work.
     __aicore__ inline StagePart part(int32_t stage) const {
-        return stage_part(step_, stage, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
+        return stage_part(step_, stage, work_);
     }
 
     __aicore__ inline StepRow row(int64_t index) {
@@ -65,8 +68,8 @@ class StepRows {
         return StepRow{starts().GetValue(i), counts().GetValue(i), 0};
     }
 
-    __aicore__ inline int64_t start(int32_t index) const { return starts().GetValue(static_cast<uint32_t>(index)); }
-    __aicore__ inline int64_t count(int32_t index) const { return counts().GetValue(static_cast<uint32_t>(index)); }
+    __aicore__ inline int64_t start(int64_t index) const { return starts().GetValue(static_cast<uint32_t>(index)); }
+    __aicore__ inline int64_t count(int64_t index) const { return counts().GetValue(static_cast<uint32_t>(index)); }
     __aicore__ inline int64_t request(int64_t index) { return array(2).GetValue(static_cast<uint32_t>(index)); }
 
     // int32 [num_rows]
@@ -141,6 +144,7 @@ class StepRows {
 
     const StepParams& step_;
     const StepRowsParams& p_;
+    BlockShare work_;
     ErrorLane errors_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> array_buffer_, iota_buffer_, scratch_buffer_;
     LocalTensor<int32_t> arrays_[kRowArrays];

@@ -17,6 +17,8 @@ struct StepParams {
     int64_t rope_dim;            // D: elements of a row
     int64_t page_row_elems[6];   // elements between two rows of a page table
     int64_t work_before[16];     // on a device: nanoseconds of work before each stage, and of all of them
+    int32_t scanned_width;       // on a device: the most tokens of a row that V scans; -1: it scans none
+    int32_t holds_any_groups;    // on a device: no rows complete more groups than the outputs hold
     int32_t page_columns[6];     // of a page table; 0: not asked for
     int32_t state_columns[2];    // of c4_state_locs and c128_state_locs
     int32_t window_rows;         // rows of window_locs: requests * window_block
@@ -214,13 +216,13 @@ DSV4_HOST_DEVICE constexpr int64_t faulty_value(int32_t fault, int64_t request, 
 // Stages of the kernel, in their order. Blocks share the work of all of them, one stage after the other, so that a block
 // has part in a few: setting a stage up costs as much as a few rows of it.
 constexpr int32_t kStageRows = 0;
-constexpr int32_t kStageTokens = 1;  // positions and slots
-constexpr int32_t kStageC4 = 2;      // likewise, of groups
-constexpr int32_t kStageC128 = 3;
-constexpr int32_t kStagePages = 4;  // + pool
-constexpr int32_t kStageStates = 10;
-constexpr int32_t kStageWindows = 12;
-constexpr int32_t kStageRope = 13;
+constexpr int32_t kStageC4 = 1;  // positions and slots
+constexpr int32_t kStageC128 = 2;
+constexpr int32_t kStageRope = 3;    // of both ratios
+constexpr int32_t kStageTokens = 5;  // positions and slots. No stage from here on needs to know of groups
+constexpr int32_t kStagePages = 6;   // + pool
+constexpr int32_t kStageStates = 12;
+constexpr int32_t kStageWindows = 14;
 constexpr int32_t kNumStepStages = 15;
 static_assert(sizeof(StepParams::work_before) == (kNumStepStages + 1) * sizeof(int64_t));
 
@@ -267,32 +269,47 @@ DSV4_HOST_DEVICE constexpr int64_t stage_ns(const StepParams& p, int32_t stage) 
     int64_t bytes = 0;
     if (stage == kStageRows) {
         ns = 700 + 4 * rows;
-    } else if (stage < kStagePages) {
+    } else if (stage == kStageC4 || stage == kStageC128 || stage == kStageTokens) {
         const EntryOutputs outputs = entry_outputs(p, stage);
         const int64_t pools = num_slot_outputs(p, stage);
         const bool positions = wants(p, outputs.positions);
         const int64_t of_rows = stage == kStageTokens ? rows : expected_rows(p, stage - kStageC4);
         ns = positions || pools != 0 ? of_rows * (130 + 100 * pools + (positions ? 30 : 0)) : -1;
         bytes = 8 * (pools + (positions ? 1 : 0)) * outputs.entries;
+    } else if (stage < kStageTokens) {
+        const int32_t which = stage - kStageRope;
+        const bool wanted = wants(p, kFieldC4Cos + 2 * which) || wants(p, kFieldC4Cos + 2 * which + 1);
+        ns = wanted ? 140 * expected_rows(p, which) : -1;
+        bytes = 16 * p.rope_dim * p.capacity_groups[which];
     } else if (stage < kStageStates) {
         const int64_t columns = p.page_columns[stage - kStagePages];
         ns = columns != 0 && columns <= kPageTileEntries ? 85 * rows : -1;
         bytes = 4 * rows * columns;
     } else if (stage < kStageWindows) {
         ns = p.state_columns[stage - kStageStates] != 0 ? 300 * rows : -1;
-    } else if (stage == kStageWindows) {
-        ns = p.window_rows != 0 ? 800 * (p.window_rows / p.window_block) : -1;
     } else {
-        const int32_t which = stage - kStageRope;
-        const bool wanted = wants(p, kFieldC4Cos + 2 * which) || wants(p, kFieldC4Cos + 2 * which + 1);
-        ns = wanted ? 140 * expected_rows(p, which) : -1;
-        bytes = 16 * p.rope_dim * p.capacity_groups[which];
+        ns = p.window_rows != 0 ? 800 * (p.window_rows / p.window_block) : -1;
     }
     return ns < 0 ? 0 : kStageSetupNs + ns + bytes / kBytesPerNs;
 }
 
-// Before a launch: what p.work_before says.
-DSV4_HOST_DEVICE constexpr void share_work(StepParams& p) {
+// Whether the outputs hold the groups of any rows that bring no more tokens than they hold.
+DSV4_HOST_DEVICE constexpr bool hold_any_groups(const StepParams& p) {
+    for (int32_t which = 0; which < 2; ++which) {
+        const int64_t ratio = ratio_of(which);
+        const int64_t most = form_has_operand(p.rows.form) ? group_capacity(p.rows.num_tokens, p.rows.num_rows, ratio)
+                                                           : p.rows.num_rows * ceil_div<int64_t>(p.rows.width, ratio);
+        if (p.capacity_groups[which] < most) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// Before a launch: what the rows' scan and the blocks' shares follow from.
+DSV4_HOST_DEVICE constexpr void plan_launch(StepParams& p) {
+    p.scanned_width = static_cast<int32_t>(max_of<int64_t>(-1, min_of(kMostScannedTokens, unchecked_width(p))));
+    p.holds_any_groups = hold_any_groups(p) ? 1 : 0;
     p.work_before[0] = 0;
     for (int32_t stage = 0; stage < kNumStepStages; ++stage) {
         p.work_before[stage + 1] = p.work_before[stage] + stage_ns(p, stage);
@@ -324,12 +341,22 @@ struct StagePart {
     }
 };
 
-DSV4_HOST_DEVICE constexpr StagePart stage_part(const StepParams& p, int32_t stage, int64_t block, int64_t blocks) {
+// The work of a block, of all stages one behind the other.
+DSV4_HOST_DEVICE constexpr BlockShare block_work(const StepParams& p, int64_t block, int64_t blocks) {
+    const int64_t all = p.work_before[kNumStepStages];
+    return BlockShare{all * block / blocks, all * (block + 1) / blocks};
+}
+
+DSV4_HOST_DEVICE constexpr StagePart stage_part(const StepParams& p, int32_t stage, const BlockShare& work) {
     const int64_t before = p.work_before[stage];
     const int64_t whole = p.work_before[stage + 1] - before;
-    const int64_t all = p.work_before[kNumStepStages];
-    return StagePart{max_of<int64_t>(0, min_of(whole, all * block / blocks - before)),
-                     max_of<int64_t>(0, min_of(whole, all * (block + 1) / blocks - before)), whole};
+    return StagePart{max_of<int64_t>(0, min_of(whole, work.begin - before)),
+                     max_of<int64_t>(0, min_of(whole, work.end - before)), whole};
+}
+
+// Whether a block has to know how many groups the rows before each row complete.
+DSV4_HOST_DEVICE constexpr bool counts_groups(const StepParams& p, const BlockShare& work) {
+    return p.holds_any_groups == 0 || work.begin < p.work_before[kStageTokens];
 }
 
 DSV4_HOST_DEVICE constexpr int64_t step_blocks(const StepParams& p, int64_t cores) {

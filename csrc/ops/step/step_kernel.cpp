@@ -15,7 +15,7 @@ extern "C" __global__ __aicore__ void fill_step(GM_ADDR error_lanes, StepAddress
     rows.scan();
     dsv4::kernel::RowVectors(rows, memory).write();
     dsv4::kernel::StepEntries entries(rows, memory);
-    for (int32_t stage = dsv4::kStageTokens; stage < dsv4::kStagePages; ++stage) {
+    for (const int32_t stage : {dsv4::kStageC4, dsv4::kStageC128, dsv4::kStageTokens}) {
         entries.write(dsv4::entry_outputs(p, stage));
     }
     dsv4::kernel::PageTables pages(rows, memory);

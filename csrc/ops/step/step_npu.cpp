@@ -24,7 +24,7 @@ void launch_step(const StepParams& described, const StepTensors& t) {
     constexpr char kOp[] = "step";
     check_device_limits(kOp, described);
     StepParams p = described;
-    share_work(p);
+    plan_launch(p);
     npu::LaunchMemory memory;
     StepAddresses at{};
     memory.add(t.tables, at.tables);
