@@ -19,53 +19,75 @@ class PageTables {
           blocks_(rows.scratch()[2 * kPageTileEntries]),
           nothing_(rows.scratch()[(2 + kLaneElems) * kPageTileEntries]) {}
 
-    // Once, before the first table.
-    __aicore__ inline void prepare() {
-        rows_.next_stage();
-        AscendC::Muls(offsets_bytes_, rows_.iota(), static_cast<int32_t>(kUbBlockBytes),
-                      static_cast<int32_t>(kPageTileEntries));
-    }
-
-    // int32 [B, columns] of a pool that is asked for.
+    // int32 [B, columns] of a pool, if it is asked for.
     __aicore__ inline void write(int32_t pool) {
         columns_ = p_.page_columns[pool];
-        if (columns_ == 0) {
+        const StagePart part = rows_.part(kStagePages + pool);
+        const bool is_long = columns_ > kPageTileEntries;
+        if (part.empty() && !is_long) {
             return;
         }
-        const int64_t num_rows = rows_.params().num_rows;
-        const PoolAddress& a = p_.pools[pool];
-        pool_ = pool;
-        source_ = a.kind == kMapped ? a.base : pool;
-        source_table_ = table(source_);
-        contiguous_ = a.kind == kPages && a.is_int64 == 0 && columns_ <= a.columns;
-        out_ = global<int32_t>(at(memory_.fields[kFieldPageTable + pool]),
-                               static_cast<uint64_t>((num_rows - 1) * p_.page_row_elems[pool] + columns_));
-        pitch_ = static_cast<uint32_t>(round_up<int64_t>(min_of<int64_t>(columns_, kPageTileEntries), kLaneElems));
-        if (columns_ > kPageTileEntries) {
-            write_long_rows(num_rows);
+        start(pool);
+        if (is_long) {
+            write_long_rows();
             return;
         }
-        const int64_t tile_rows = kPageTileEntries / pitch_;
-        const BlockShare share = rows_.part(kStagePages + pool).share(num_rows, 1);
+        const BlockShare share = part.share(p_.rows.num_rows, 1);
+        const uint32_t columns = static_cast<uint32_t>(columns_);
+        const uint32_t pitch = round_up<uint32_t>(columns, kLaneElems);
+        const int64_t tile_rows = min_of<int64_t>(kMostStretches, tile_entries_ / pitch);
         for (int64_t row = share.begin; row < share.end; row += tile_rows) {
-            tile(row, static_cast<uint32_t>(min_of(tile_rows, share.end - row)), 0);
+            const uint32_t count = static_cast<uint32_t>(min_of(tile_rows, share.end - row));
+            for (uint32_t i = 0; i < count; ++i) {
+                add(row + i, 0, columns);
+            }
+            make_tile();
+            store_strided_rows(out_[entry_elems(row, 0)], pages_, count, columns, p_.page_row_elems[pool], pitch);
         }
     }
 
   private:
-    // Entries of a row that name pages and lie in a tile.
+    // Entries [column, column + entries) of a row of the output, which the tile holds from `area` on.
+    struct Stretch {
+        int64_t row;
+        int64_t column;
+        uint32_t entries;
+        uint32_t area;
+    };
+    static constexpr uint32_t kMostStretches = 128;
+
+    // Entries of a stretch that name pages.
     struct TileSpan {
         int64_t begin;
         int64_t end;
     };
 
-    __aicore__ inline TileSpan span_of(int64_t row, int64_t first_column, int64_t columns) {
-        const PageSpan span = page_span(pool_, rows_.row(row), p_);
-        return TileSpan{max_of(span.begin, first_column), min_of(span.end, first_column + columns)};
+    __aicore__ inline void start(int32_t pool) {
+        if (!started_) {
+            rows_.next_stage();
+            AscendC::Muls(offsets_bytes_, rows_.iota(), static_cast<int32_t>(kUbBlockBytes),
+                          static_cast<int32_t>(kPageTileEntries));
+            started_ = true;
+        }
+        const PoolAddress& a = p_.pools[pool];
+        pool_ = pool;
+        source_ = a.kind == kMapped ? a.base : pool;
+        source_table_ = table(source_);
+        contiguous_ = a.kind == kPages && a.is_int64 == 0 && columns_ <= a.columns;
+        // What needs no 32-byte block an entry has the place of the blocks.
+        tile_entries_ = static_cast<uint32_t>(contiguous_ ? (1 + kLaneElems) * kPageTileEntries : kPageTileEntries);
+        out_ = global<int32_t>(at(memory_.fields[kFieldPageTable + pool]),
+                               static_cast<uint64_t>((p_.rows.num_rows - 1) * p_.page_row_elems[pool] + columns_));
+        begin_tile();
     }
 
-    // Rows of several tiles: a block takes one row, then another; the next table goes on with the block whose turn it is.
-    __aicore__ inline void write_long_rows(int64_t num_rows) {
+    __aicore__ inline uint64_t entry_elems(int64_t row, int64_t column) const {
+        return static_cast<uint64_t>(row * p_.page_row_elems[pool_] + column);
+    }
+
+    // Rows of many entries: a block takes one row, then another; the next table goes on with the block whose turn it is.
+    __aicore__ inline void write_long_rows() {
+        const int64_t num_rows = p_.rows.num_rows;
         const int64_t blocks = AscendC::GetBlockNum();
         order<AscendC::HardEvent::MTE3_V>();
         AscendC::Duplicate(nothing_, p_.dummy_pages[pool_], static_cast<int32_t>(kNothingEntries));
@@ -73,55 +95,91 @@ class PageTables {
         for (int64_t row = (AscendC::GetBlockIdx() + blocks - turn_) % blocks; row < num_rows; row += blocks) {
             write_long_row(row);
         }
+        store_stretches();
         turn_ = (turn_ + num_rows) % blocks;
     }
 
-    // Tiles where the row names pages; what lies before and behind them is stored from an area that names none.
+    // Stretches of a tile where the row names pages; what lies before and behind them is stored from an area that names
+    // none.
     __aicore__ inline void write_long_row(int64_t row) {
         const StepRow step = rows_.row(row);
         const PageSpan span = page_span(pool_, step, p_);
-        const int64_t live = span.begin < span.end ? span.begin / kLaneElems * kLaneElems : columns_;
         // The first entry of a padding row may be another page.
-        const bool starts_with_tile = pool_ == kSwa && is_padding(step);
-        for (int64_t column = 0; column < columns_;) {
-            const int64_t next = column >= span.end ? columns_ : min_of(columns_, live);
-            if (column < next && !(column == 0 && starts_with_tile)) {
-                const int64_t entries = min_of(next - column, kNothingEntries);
-                store(out_[static_cast<uint64_t>(row * p_.page_row_elems[pool_] + column)], nothing_,
-                      static_cast<uint32_t>(entries));
-                column += entries;
-            } else {
-                tile(row, 1, column);
-                column += kPageTileEntries;
+        const bool starts_otherwise = pool_ == kSwa && is_padding(step);
+        const int64_t begin = starts_otherwise ? 0 : min_of(span.begin, span.end) / kLaneElems * kLaneElems;
+        const int64_t end = starts_otherwise ? 1 : max_of(begin, span.end);
+        store_nothing(row, 0, begin);
+        for (int64_t column = begin; column < end;) {
+            if (count_ == kMostStretches || used_ == tile_entries_) {
+                store_stretches();
             }
+            const uint32_t entries = static_cast<uint32_t>(min_of<int64_t>(end - column, tile_entries_ - used_));
+            add(row, column, entries);
+            column += entries;
+        }
+        store_nothing(row, end, columns_);
+    }
+
+    __aicore__ inline void store_nothing(int64_t row, int64_t begin, int64_t end) const {
+        while (begin < end) {
+            const int64_t entries = min_of(end - begin, kNothingEntries);
+            store(out_[entry_elems(row, begin)], nothing_, static_cast<uint32_t>(entries));
+            begin += entries;
         }
     }
 
-    // Entries [first_column, + a tile) of some rows.
-    __aicore__ inline void tile(int64_t first_row, uint32_t rows, int64_t first_column) {
-        const int64_t columns = min_of<int64_t>(kPageTileEntries, columns_ - first_column);
+    __aicore__ inline void store_stretches() {
+        const uint32_t count = count_;
+        make_tile();
+        for (uint32_t i = 0; i < count; ++i) {
+            const Stretch& stretch = stretches_[i];
+            store(out_[entry_elems(stretch.row, stretch.column)], pages_[stretch.area], stretch.entries);
+        }
+    }
+
+    __aicore__ inline void begin_tile() {
+        count_ = 0;
+        used_ = 0;
+    }
+
+    __aicore__ inline void add(int64_t row, int64_t column, uint32_t entries) {
+        stretches_[count_++] = Stretch{row, column, entries, used_};
+        used_ += round_up<uint32_t>(entries, kLaneElems);
+    }
+
+    __aicore__ inline TileSpan span_of(const Stretch& stretch, const StepRow& row) const {
+        const PageSpan span = page_span(pool_, row, p_);
+        return TileSpan{max_of(span.begin, stretch.column), min_of(span.end, stretch.column + stretch.entries)};
+    }
+
+    // Makes the entries of the stretches added since the last tile, for MTE3.
+    __aicore__ inline void make_tile() {
+        if (count_ == 0) {
+            return;
+        }
         order<AscendC::HardEvent::MTE3_V>();
-        fill(contiguous_ ? pages_ : blocks_, contiguous_ ? 1 : kLaneElems, first_row, rows, first_column);
+        fill();
         order<AscendC::HardEvent::V_MTE2>();
-        for (uint32_t i = 0; i < rows; ++i) {
-            const TileSpan span = span_of(first_row + i, first_column, columns);
+        for (uint32_t i = 0; i < count_; ++i) {
+            const Stretch& stretch = stretches_[i];
+            const StepRow row = rows_.row(stretch.row);
+            const TileSpan span = span_of(stretch, row);
             if (span.begin < span.end) {
-                fetch(i, rows_.request(first_row + i), span, first_column);
+                fetch(stretch, rows_.request(stretch.row), span);
             }
         }
         order<AscendC::HardEvent::MTE2_V>();
         if (!contiguous_) {
-            gather(rows * pitch_);
+            gather();
             if (p_.pools[pool_].kind == kMapped) {
-                map(first_row, rows, first_column, columns);
+                map();
             }
             if (entry_shift() != 0) {
-                AscendC::ShiftRight(pages_, pages_, entry_shift(), static_cast<int32_t>(rows * pitch_));
+                AscendC::ShiftRight(pages_, pages_, entry_shift(), static_cast<int32_t>(used_));
             }
         }
         order<AscendC::HardEvent::V_MTE3>();
-        store_strided_rows(out_[static_cast<uint64_t>(first_row * p_.page_row_elems[pool_] + first_column)], pages_,
-                           rows, static_cast<uint32_t>(columns), p_.page_row_elems[pool_], pitch_);
+        begin_tile();
     }
 
     // From an entry to the page: slots, unlike pages, are shifted once they are gathered.
@@ -133,18 +191,18 @@ class PageTables {
     // The dummy, before that shift.
     __aicore__ inline int32_t filler() const { return p_.dummy_pages[pool_] * (1 << entry_shift()); }
 
-    // What stands where no page is named. entry_elems: distance between two entries.
-    __aicore__ inline void fill(const LocalTensor<int32_t>& target, int64_t entry_elems, int64_t first_row,
-                                uint32_t rows, int64_t first_column) {
-        const uint32_t elems = static_cast<uint32_t>(entry_elems);
-        AscendC::Duplicate(target, filler(), static_cast<int32_t>(rows * pitch_ * elems));
-        if (pool_ != kSwa || first_column != 0) {
+    // What stands where no page is named, in each entry of the tile or in its 32-byte block.
+    __aicore__ inline void fill() {
+        const uint32_t elems = contiguous_ ? 1 : static_cast<uint32_t>(kLaneElems);
+        const LocalTensor<int32_t> target = contiguous_ ? pages_ : blocks_;
+        AscendC::Duplicate(target, filler(), static_cast<int32_t>(used_ * elems));
+        if (pool_ != kSwa) {
             return;
         }
         AscendC::PipeBarrier<PIPE_V>();
-        for (uint32_t i = 0; i < rows; ++i) {
-            if (is_padding(rows_.row(first_row + i))) {
-                AscendC::Duplicate(target[i * pitch_ * elems], kPaddingPage, static_cast<int32_t>(elems));
+        for (uint32_t i = 0; i < count_; ++i) {
+            if (stretches_[i].column == 0 && rows_.count(stretches_[i].row) == 0) {
+                AscendC::Duplicate(target[stretches_[i].area * elems], kPaddingPage, static_cast<int32_t>(elems));
             }
         }
     }
@@ -159,25 +217,27 @@ class PageTables {
     // int32 words of an entry; the low one of an entry that fits is the entry.
     __aicore__ inline static uint64_t words(const PoolAddress& a) { return a.is_int64 != 0 ? 2 : 1; }
 
-    __aicore__ inline LocalTensor<int32_t> block(uint32_t row, int64_t column) const {
-        return blocks_[(row * pitch_ + static_cast<uint32_t>(column)) * static_cast<uint32_t>(kLaneElems)];
+    // Of the entry of page `page` in a stretch.
+    __aicore__ inline LocalTensor<int32_t> block(const Stretch& stretch, int64_t page) const {
+        return blocks_[(stretch.area + static_cast<uint32_t>(page - stretch.column)) *
+                       static_cast<uint32_t>(kLaneElems)];
     }
 
-    __aicore__ inline void fetch(uint32_t row, int64_t request, const TileSpan& span, int64_t first_column) {
+    __aicore__ inline void fetch(const Stretch& stretch, int64_t request, const TileSpan& span) {
         const PoolAddress& a = p_.pools[source_];
-        const uint32_t column = static_cast<uint32_t>(span.begin - first_column);
         const uint32_t pages = static_cast<uint32_t>(span.end - span.begin);
         if (contiguous_) {
             // Up to the 32-byte boundaries around, nothing is named.
+            const uint32_t column = static_cast<uint32_t>(span.begin - stretch.column);
             const uint32_t left = column % static_cast<uint32_t>(kLaneElems);
-            load_padded(pages_[row * pitch_ + column - left],
+            load_padded(pages_[stretch.area + column - left],
                         source_table_[static_cast<uint64_t>(page_entry_elems(request, span.begin, a))], pages, left,
                         filler());
         } else if (a.kind == kPages) {
-            fetch_pages(row, column, request, span, a);
+            fetch_pages(stretch, request, span, a);
         } else {
             const int64_t unit = first_unit_of_page(span.begin, p_.pools[pool_].page_shift);
-            load_strided_rows(block(row, column),
+            load_strided_rows(block(stretch, span.begin),
                               source_table_[static_cast<uint64_t>(slot_entry_elems(request, unit, a)) * words(a)],
                               pages, 1, (static_cast<int64_t>(a.unit_columns) * words(a)) << p_.pools[pool_].page_shift,
                               kLaneElems);
@@ -185,14 +245,14 @@ class PageTables {
     }
 
     // Of a table of pages: the page itself, or that of a base whose pages are of another size.
-    __aicore__ inline void fetch_pages(uint32_t row, uint32_t column, int64_t request, const TileSpan& span,
+    __aicore__ inline void fetch_pages(const Stretch& stretch, int64_t request, const TileSpan& span,
                                        const PoolAddress& a) {
         for (int64_t page = span.begin; page < span.end;) {
             const int64_t source_page = source_page_of(page, a);
             const int64_t run =
                 source_ == pool_ ? min_of<int64_t>(span.end - page, a.columns - page_column(page, a)) : 1;
             load_strided_rows(
-                block(row, column + (page - span.begin)),
+                block(stretch, page),
                 source_table_[static_cast<uint64_t>(page_entry_elems(request, source_page, a)) * words(a)],
                 static_cast<uint32_t>(run), 1, static_cast<int64_t>(words(a)), kLaneElems);
             page += run;
@@ -204,40 +264,45 @@ class PageTables {
         return page_of(first_unit_of_page(page, p_.pools[pool_].page_shift), a.page_shift);
     }
 
-    __aicore__ inline void gather(uint32_t entries) {
-        AscendC::Gather(pages_, blocks_, offsets_bytes_.ReinterpretCast<uint32_t>(), uint32_t{0}, entries);
+    __aicore__ inline void gather() {
+        AscendC::Gather(pages_, blocks_, offsets_bytes_.ReinterpretCast<uint32_t>(), uint32_t{0}, used_);
         AscendC::PipeBarrier<PIPE_V>();
+    }
+
+    // body(stretch, page) for every page that the tile names.
+    template <typename Body>
+    __aicore__ inline void each_page(const Body& body) {
+        for (uint32_t i = 0; i < count_; ++i) {
+            const TileSpan span = span_of(stretches_[i], rows_.row(stretches_[i].row));
+            for (int64_t page = span.begin; page < span.end; ++page) {
+                body(stretches_[i], page);
+            }
+        }
     }
 
     // pages_ holds what the base says of each page's first unit; the mapping's entries at these slots take its place,
     // the dummy where there is none.
-    __aicore__ inline void map(int64_t first_row, uint32_t rows, int64_t first_column, int64_t columns) {
+    __aicore__ inline void map() {
         const PoolAddress& a = p_.pools[pool_];
         const PoolAddress& base = p_.pools[source_];
-        fill(blocks_, kLaneElems, first_row, rows, first_column);
+        fill();
         order<AscendC::HardEvent::V_S>();
         order<AscendC::HardEvent::V_MTE2>();
-        for (uint32_t i = 0; i < rows; ++i) {
-            const TileSpan span = span_of(first_row + i, first_column, columns);
-            for (int64_t page = span.begin; page < span.end; ++page) {
-                const int64_t column = page - first_column;
-                const int64_t slot = base_slot(pages_.GetValue(i * pitch_ + static_cast<uint32_t>(column)), page, base);
-                if (slot > 0 && slot < a.row_elems) {
-                    load(block(i, column), table(pool_)[static_cast<uint64_t>(slot) * words(a)], 1);
-                }
+        each_page([&](const Stretch& stretch, int64_t page) {
+            const uint32_t place = stretch.area + static_cast<uint32_t>(page - stretch.column);
+            const int64_t slot = base_slot(pages_.GetValue(place), page, base);
+            if (slot > 0 && slot < a.row_elems) {
+                load(block(stretch, page), table(pool_)[static_cast<uint64_t>(slot) * words(a)], 1);
             }
-        }
+        });
         order<AscendC::HardEvent::MTE2_S>();
-        for (uint32_t i = 0; i < rows; ++i) {
-            const TileSpan span = span_of(first_row + i, first_column, columns);
-            for (int64_t page = span.begin; page < span.end; ++page) {
-                if (block(i, page - first_column).GetValue(0) <= 0) {
-                    block(i, page - first_column).SetValue(0, filler());
-                }
+        each_page([&](const Stretch& stretch, int64_t page) {
+            if (block(stretch, page).GetValue(0) <= 0) {
+                block(stretch, page).SetValue(0, filler());
             }
-        }
+        });
         order<AscendC::HardEvent::S_V>();
-        gather(rows * pitch_);
+        gather();
     }
 
     // Slot of the first unit of page `page`, from the base's entry.
@@ -258,9 +323,13 @@ class PageTables {
     int32_t pool_ = kSwa;
     int32_t source_ = kSwa;  // the pool whose table is read first
     bool contiguous_ = false;
+    bool started_ = false;
     int64_t columns_ = 0;
-    int64_t turn_ = 0;    // the block that writes the next chunk
-    uint32_t pitch_ = 0;  // entries between two rows of a tile
+    int64_t turn_ = 0;  // the block that writes the next long row
+    uint32_t tile_entries_ = 0;
+    Stretch stretches_[kMostStretches];
+    uint32_t count_ = 0;
+    uint32_t used_ = 0;  // entries of the tile, gaps between stretches included
 };
 
 }  // namespace dsv4::kernel

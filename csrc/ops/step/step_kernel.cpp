@@ -19,7 +19,6 @@ extern "C" __global__ __aicore__ void fill_step(GM_ADDR error_lanes, StepAddress
         entries.write(dsv4::entry_outputs(p, stage));
     }
     dsv4::kernel::PageTables pages(rows, memory);
-    pages.prepare();
     for (int32_t pool = 0; pool < dsv4::kNumPools; ++pool) {
         pages.write(pool);
     }
