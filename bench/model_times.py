@@ -95,13 +95,13 @@ def cases() -> Iterator[CostCase]:
     for rows in (64, 256):
         yield reserve_extend(rows, 2048, WIDTH, "verify")
         yield step(rows, "all", "verify", WIDTH)
-        yield rope_gather(rows * WIDTH, "scattered")
         yield advance_step(rows, 0)
         yield draft_steps(rows, 1, 3, "table")
     for rows in (64, 256):
         yield step(rows, "all", "verify", WIDTH, MILLION)
         yield step(rows, "metadata", "verify", WIDTH)
         yield step(rows, "slots", "verify", WIDTH)
+        yield rope_gather(rows * WIDTH, "scattered")
         yield advance_step(rows, 7168)
         yield from (write_req_tables(rows, 2048, WIDTH, kind) for kind in ("slots", "pages"))
         yield from (compressor_metadata(rows, WIDTH, ratio) for ratio in (4, 128))

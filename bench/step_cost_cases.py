@@ -22,10 +22,13 @@ from dsv4_npu_ops.layout import POOLS, RAW_TOKENS_PER_SLOT
 from dsv4_npu_ops.ops.compress_metadata import METADATA_FIELDS
 from dsv4_npu_ops.ops.verify_bundle import SLOT_FIELDS
 
+TOKEN_ROPE = ("main_cos", "main_sin", "compress_cos", "compress_sin")
 STEPS = {
     "metadata": tuple(METADATA_FIELDS),
     "slots": SLOT_FIELDS,
-    "all": tuple(dict.fromkeys((*SLOT_FIELDS, *METADATA_FIELDS, "c4_cos", "c4_sin", "c128_cos", "c128_sin"))),
+    "all": tuple(
+        dict.fromkeys((*SLOT_FIELDS, *METADATA_FIELDS, "c4_cos", "c4_sin", "c128_cos", "c128_sin", *TOKEN_ROPE))
+    ),
 }
 """Fields of a step that a case asks for."""
 
@@ -43,14 +46,16 @@ def step(rows: int, part: str, form: str, tokens: int, context: int = CONTEXT, k
         "prefill": lambda: StepRows.prefill(starts, ends),
     }[form]()
     rope = torch.arange(context * ROPE_DIM, dtype=torch.float32).view(context, ROPE_DIM)
-    buffers = VerifyStep.empty(tables, rows, rows * tokens, ROPE_DIM)
+    bases = dict(main_rope=(rope, rope), compress_rope=(rope, rope))
+    buffers = VerifyStep.empty(tables, rows, rows * tokens, ROPE_DIM, **bases)
     sources = (buffers, buffers.metadata, buffers.out_cache_loc)
     out = Step(**{
         name: next(getattr(source, name) for source in sources if hasattr(source, name)) for name in STEPS[part]
     })  # fmt: skip
 
     def run() -> Moved:
-        dsv4_npu_ops.build_step(tables, described, out, req_pool_indices=requests, rope_cos=rope, rope_sin=rope)
+        groups = dict(rope_cos=rope, rope_sin=rope)
+        dsv4_npu_ops.build_step(tables, described, out, req_pool_indices=requests, **groups, **bases)
         outputs = [tensor for tensor in tensors_of(out) if tensor is not None]
         # The pages of a step's tokens and groups are among those that its page tables name. A tail of RoPE rows repeats
         # the row of position 0.
@@ -60,6 +65,8 @@ def step(rows: int, part: str, form: str, tokens: int, context: int = CONTEXT, k
         entries += sum(_touched_pages(tables, pool, starts, ends) for pool in slots - named)
         if out.c4_cos is not None:
             entries += 2 * ROPE_DIM * (sum(completed_groups(starts, ends)) + 2)
+        if out.main_cos is not None:
+            entries += 4 * ROPE_DIM * int((ends - starts).sum())
         inputs = (requests, starts, ends) if form == "prefill" else (requests, starts)
         return moved_entries(outputs, entries, inputs)
 

@@ -93,11 +93,14 @@ class StepLoops {
         }
     }
 
-    // float32 rows of both RoPE tables at the groups' positions, moved as bits
+    // Rows of both RoPE tables at the positions of groups or of tokens (ratio 1), of whole 32-bit words
     template <int64_t ratio>
-    __aicore__ inline void rope_rows(int32_t cos_field, int64_t entries) {
-        rope_rows<ratio>(memory_.rope_cos, cos_field, entries);
-        rope_rows<ratio>(memory_.rope_sin, cos_field + 1, entries);
+    __aicore__ inline void rope_rows(int32_t stage) {
+        const RopeOutputs outputs = rope_outputs(p_, stage);
+        const bool of_tokens = stage >= kStageTokenRope;
+        const int32_t first = of_tokens ? outputs.field - kFieldMainCos : 0;
+        rope_rows<ratio>(of_tokens ? memory_.token_rope[first] : memory_.rope_cos, outputs.field, outputs);
+        rope_rows<ratio>(of_tokens ? memory_.token_rope[first + 1] : memory_.rope_sin, outputs.field + 1, outputs);
     }
 
     // c4_state_locs or c128_state_locs: int32 [B, columns]
@@ -204,15 +207,16 @@ class StepLoops {
     }
 
     template <int64_t ratio>
-    __aicore__ inline void rope_rows(uint64_t table, int32_t field, int64_t entries) {
+    __aicore__ inline void rope_rows(uint64_t table, int32_t field, const RopeOutputs& outputs) {
         if (!wants(p_, field)) {
             return;
         }
-        values_.begin(out(field), before<ratio>() * p_.rope_dim);
-        each_entry<ratio>(entries, [&](int64_t, int64_t unit) {
+        const int64_t words = outputs.row_bytes / 4;
+        values_.begin(out(field), before<ratio>() * words);
+        each_entry<ratio>(outputs.entries, [&](int64_t, int64_t unit) {
             const int64_t position = unit < 0 ? 0 : group_position(unit, ratio);
-            for (int64_t d = 0; d < p_.rope_dim; ++d) {
-                values_.push(element<int32_t>(kernel::at(table), p_.max_pos * p_.rope_dim, position * p_.rope_dim + d));
+            for (int64_t d = 0; d < words; ++d) {
+                values_.push(element<int32_t>(kernel::at(table), outputs.max_pos * words, position * words + d));
             }
         });
         values_.end();

@@ -24,7 +24,14 @@ constexpr int32_t kFieldC128Sin = 23;
 constexpr int32_t kFieldC4StateLocs = 24;    // int32 [B, columns]: slots in c4_state of start_pos - 8 + column
 constexpr int32_t kFieldC128StateLocs = 25;  // int32 [B, columns]: slots in c128_state of start_pos - 128 + column
 constexpr int32_t kFieldWindowLocs = 26;     // int32 [rows * block, K]: swa slots that a row's tokens attend to
-constexpr int32_t kNumStepFields = 27;
+// RoPE rows of the tokens' positions, float32, float16 or bfloat16 [T, D] as their tables: of the base of ratio 0, and of
+// that of the compressed layers.
+constexpr int32_t kFieldMainCos = 27;
+constexpr int32_t kFieldMainSin = 28;
+constexpr int32_t kFieldCompressCos = 29;
+constexpr int32_t kFieldCompressSin = 30;
+constexpr int32_t kNumStepFields = 31;
+constexpr int32_t kNumTokenRope = 4;  // of them, from kFieldMainCos on
 
 DSV4_HOST_DEVICE constexpr bool is_group_pool(int32_t pool) { return pool == kC4 || pool == kC128; }
 

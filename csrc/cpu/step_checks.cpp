@@ -22,6 +22,14 @@ void check_groups(const char* op, const ScannedStep& step, const StepParams& p, 
                       ", expected 0 <= position < ", p.max_pos, " (rows of rope_cos)");
 }
 
+void check_token_positions(const char* op, const ScannedStep& step, const StepParams& p) {
+    for (int32_t i = 0; i < kNumTokenRope; ++i) {
+        TORCH_CHECK_INDEX(!wants(p, kFieldMainCos + i) || step.tokens_end <= p.token_max_pos[i / 2], op, ": ",
+                          kStepFieldNames[kFieldMainCos + i], " reaches position ", step.tokens_end - 1,
+                          ", expected 0 <= position < ", p.token_max_pos[i / 2], " (rows of ", kTokenRopeNames[i], ")");
+    }
+}
+
 // A windowed pool whose table has fewer columns than the longest request has pages.
 bool has_ring(const StepParams& p) {
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
@@ -115,6 +123,7 @@ void check_mapping(const char* op, const ScannedStep& step, const StepParams& p,
 void check_scanned_step(const char* op, const ScannedStep& step, const StepParams& p, const PoolSlots& slots) {
     check_groups(op, step, p, 0);
     check_groups(op, step, p, 1);
+    check_token_positions(op, step, p);
     if (has_ring(p)) {
         check_rings(op, step, p);
     }

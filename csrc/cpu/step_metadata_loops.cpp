@@ -11,6 +11,7 @@ namespace {
 
 // Page-table entries below which a second thread costs more than it writes.
 constexpr int64_t kEntriesPerThread = 1 << 17;
+constexpr int64_t kRopeBytesPerThread = 1 << 19;
 
 // Writes value_of(row) for every row, where the field is asked for.
 template <typename ValueOf>
@@ -104,6 +105,28 @@ void write_groups(const ScannedStep& step, const StepParams& p, const StepTensor
     }
 }
 
+// table: [max_pos, D]; out: [T, D], of one type. Padding has the row of position 0, as its positions are 0.
+void write_token_rope(const ScannedStep& step, const at::Tensor& table, const at::Tensor& out) {
+    const int64_t row_bytes = table.size(1) * table.element_size();
+    const char* source = static_cast<const char*>(table.const_data_ptr());
+    char* target = static_cast<char*>(out.mutable_data_ptr());
+    const auto repeat_first = [&](int64_t begin, int64_t end) {
+        for (int64_t token = begin; token < end; ++token) {
+            std::copy_n(source, row_bytes, target + token * row_bytes);
+        }
+    };
+    const int64_t num_rows = static_cast<int64_t>(step.rows.size());
+    const int64_t mean_bytes = num_rows == 0 ? 0 : step.num_tokens * row_bytes / num_rows;
+    at::parallel_for(0, num_rows, rows_per_thread(kRopeBytesPerThread, mean_bytes), [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+            const ScannedRow& row = step.rows[i];
+            std::copy_n(source + row.start * row_bytes, row.num_new * row_bytes, target + row.token_begin * row_bytes);
+            repeat_first(row.token_begin + row.num_new, row.token_begin + row.token_width);
+        }
+    });
+    repeat_first(step.num_tokens, out.size(0));
+}
+
 // By bytes where the dummy allows it: several times as fast on the many entries behind a window.
 void fill_pages(int32_t* begin, int32_t* end, int32_t dummy) {
     if (dummy == 0 || dummy == -1) {
@@ -168,6 +191,11 @@ void write_step_metadata(const ScannedStep& step, const StepParams& p, const Ste
     }
     write_groups<kRatioC4>(step, p, t);
     write_groups<kRatioC128>(step, p, t);
+    for (int32_t i = 0; i < kNumTokenRope; ++i) {
+        if (wants(p, kFieldMainCos + i)) {
+            write_token_rope(step, t.token_rope[i], t.fields[kFieldMainCos + i]);
+        }
+    }
     write_page_tables(step, p, t, slots);
 }
 

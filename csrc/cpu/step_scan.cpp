@@ -89,6 +89,7 @@ void add_row(ScannedStep& step, const StepRow& row, int64_t request) {
     scanned.token_begin = step.num_tokens;
     step.rows.push_back(scanned);
     step.num_tokens += row.token_width;
+    step.tokens_end = max_of(step.tokens_end, final_length(row));
     for (int32_t which = 0; which < 2; ++which) {
         const int64_t groups = num_groups(row, ratio_of(which));
         if (groups > 0) {

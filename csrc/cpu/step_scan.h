@@ -17,6 +17,7 @@ struct ScannedStep {
     int64_t num_tokens = 0;                 // cu_seqlens[B]
     int64_t groups[2] = {0, 0};             // of ratios 4 and 128 that the step completes
     int64_t positions_end[2] = {0, 0};      // greatest position of such a group, plus 1
+    int64_t tokens_end = 0;                 // the same of a token
 };
 
 // Raises ValueError for the first invalid row and when the rows bring more than p.rows.num_tokens tokens. Of `tensors`

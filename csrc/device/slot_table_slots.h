@@ -41,9 +41,10 @@ __aicore__ inline void slots_from_entries(const SlotTile& t, int32_t pool) {
     }
     AscendC::Duplicate(t.tile(pool), int32_t{0}, t.lanes());
     AscendC::Duplicate(t.wide(), int32_t{0}, 2 * t.lanes());
+    const GlobalTensor<int32_t> table = t.table(pool);
     t.begin_fetch();
     t.each_run([&](const UnitRun& run) {
-        t.fetch_entries(pool, slot_entry_elems(run.request, run.first + run.begin, a), run.area + run.begin,
+        t.fetch_entries(pool, table, slot_entry_elems(run.request, run.first + run.begin, a), run.area + run.begin,
                         static_cast<uint32_t>(run.end - run.begin), t.tile(pool));
     });
     t.end_fetch();

@@ -98,13 +98,13 @@ class SlotTile {
 
     // `count` entries from column `column` on, to the lanes `lane`.. of ids(), or of wide() for int64 entries. The
     // lanes before, down to a 32-byte boundary, become 0.
-    __aicore__ inline void fetch_entries(int32_t pool, int64_t entry, uint32_t lane, uint32_t count,
-                                         const LocalTensor<int32_t>& narrow) const {
+    __aicore__ inline void fetch_entries(int32_t pool, const GlobalTensor<int32_t>& table, int64_t entry, uint32_t lane,
+                                         uint32_t count, const LocalTensor<int32_t>& narrow) const {
         const bool is_wide = pools_[pool].is_int64 != 0;
         const uint32_t words = is_wide ? 2 : 1;
         const uint32_t left = lane * words % static_cast<uint32_t>(kLaneElems);
         const LocalTensor<int32_t> target = (is_wide ? wide() : narrow)[lane * words - left];
-        load_padded(target, table(pool)[static_cast<uint64_t>(entry) * words], count * words, left, int32_t{0});
+        load_padded(target, table[static_cast<uint64_t>(entry) * words], count * words, left, int32_t{0});
     }
 
     // Calls fetch(first lane, lanes) for stretches of the tile and gathers what it has put into the 32-byte blocks of

@@ -23,7 +23,7 @@ class StepEntries {
         const LocalTensor<int32_t> prefix = rows_.prefix(outputs.shift);
         const int64_t live = prefix.GetValue(static_cast<uint32_t>(p.rows.num_rows));
         // Shares meet at multiples of 32 bytes of int32.
-        const BlockShare share = part.uneven_share(outputs.entries, live, kLaneElems);
+        const BlockShare share = part.uneven_share(outputs.entries, live, kEntryTimes, kLaneElems);
         if (share.begin == share.end) {
             return;
         }

@@ -83,7 +83,7 @@ void verify(const Cache& cache, const at::Tensor& requests, const at::Tensor& le
         .want(ops::kKvLens, kv_lens);
     ops::step(cache.pools().tables(), cache.pools().addressing(), requests, lengths, std::nullopt, std::nullopt,
               std::nullopt, ops::kVerify, kWidth, kWindow, kContext, out.out(), out.fields(), {0, 0, 0, 0, 0, 0},
-              {-1, -1, -1, -1, 0, 0}, 1, false);
+              {-1, -1, -1, -1, 0, 0}, 1, false, std::nullopt, std::nullopt, std::nullopt, std::nullopt);
     for (const auto& [name, values] : {std::pair{"window slots", window},
                                        {"c4 positions", positions.to(at::kInt)},
                                        {"c4 slots", slots},
@@ -113,7 +113,8 @@ int main(int argc, char** argv) {
     try {
         ops::step(cache.pools().tables(), cache.pools().addressing(), std::nullopt, int32({-1}), std::nullopt,
                   std::nullopt, std::nullopt, ops::kVerify, kWidth, kWindow, kContext, {at::empty({1}, at::kInt)},
-                  int64_t{1} << ops::kKvLens, {0, 0, 0, 0, 0, 0}, {-1, -1, -1, -1, 0, 0}, 1, false);
+                  int64_t{1} << ops::kKvLens, {0, 0, 0, 0, 0, 0}, {-1, -1, -1, -1, 0, 0}, 1, false, std::nullopt,
+                  std::nullopt, std::nullopt, std::nullopt);
     } catch (const c10::ValueError& error) {
         std::cout << error.what_without_backtrace() << "\n";
     }

@@ -587,6 +587,10 @@ class StepDefault(Protocol):
         dummy_pages: Sequence[int] = [-1, -1, -1, -1, 0, 0],
         window_block: int = 1,
         closes_cu_seqlens: bool = False,
+        main_rope_cos: Tensor | None = None,
+        main_rope_sin: Tensor | None = None,
+        compress_rope_cos: Tensor | None = None,
+        compress_rope_sin: Tensor | None = None,
     ) -> None: ...
 
 class StepNew(Protocol):
@@ -609,6 +613,10 @@ class StepNew(Protocol):
         dummy_pages: Sequence[int] = [-1, -1, -1, -1, 0, 0],
         window_block: int = 1,
         closes_cu_seqlens: bool = False,
+        main_rope_cos: Tensor | None = None,
+        main_rope_sin: Tensor | None = None,
+        compress_rope_cos: Tensor | None = None,
+        compress_rope_sin: Tensor | None = None,
     ) -> list[Tensor]: ...
 
 class Step(Protocol):
@@ -636,6 +644,10 @@ class Step(Protocol):
         dummy_pages: Sequence[int] = [-1, -1, -1, -1, 0, 0],
         window_block: int = 1,
         closes_cu_seqlens: bool = False,
+        main_rope_cos: Tensor | None = None,
+        main_rope_sin: Tensor | None = None,
+        compress_rope_cos: Tensor | None = None,
+        compress_rope_sin: Tensor | None = None,
     ) -> None: ...
     @overload
     def __call__(
@@ -657,6 +669,10 @@ class Step(Protocol):
         dummy_pages: Sequence[int] = [-1, -1, -1, -1, 0, 0],
         window_block: int = 1,
         closes_cu_seqlens: bool = False,
+        main_rope_cos: Tensor | None = None,
+        main_rope_sin: Tensor | None = None,
+        compress_rope_cos: Tensor | None = None,
+        compress_rope_sin: Tensor | None = None,
     ) -> list[Tensor]: ...
 
 class StepSizesDefault(Protocol):

@@ -102,23 +102,21 @@ def test_the_second_device_runs_its_own_tensors(sim, ops):
 POOLS = ("full", "swa", "c4", "c128", "c4_state", "c128_state")
 
 
-def test_a_verify_step_is_four_launches_and_one_copy(sim, ops):
+def test_a_verify_step_is_two_launches_and_one_copy(sim, ops):
     layout = ops.KVLayout(16, 32, 4, 512, dict.fromkeys(POOLS, 40), "npu")
     tables = ops.RequestTables(layout)
     alloc = ops.KVAllocator(layout, tables)
     alloc.alloc_extend([0, 2], [0, 0], [126, 5])
     requests, lengths = torch.tensor([0, 2]).to("npu"), torch.tensor([126, 5]).to("npu")
     cos, sin = torch.randn(512, 8).to("npu"), torch.randn(512, 8).to("npu")
-    rows = [(torch.empty(8, 8).to("npu"), torch.empty(8, 8).to("npu")) for _ in range(2)]
-    out = ops.VerifyStep.empty(layout, 2, 8, 8)
+    bases = dict(main_rope=(cos, sin), compress_rope=(cos, sin))
+    out = ops.VerifyStep.empty(layout, 2, 8, 8, **bases)
     torch.npu.synchronize()
     sim.reset_counters()
     alloc.reserve_extend([0, 2], [126, 5], [130, 9])
-    ops.build_verify_step(tables, requests, lengths, 4, cos, sin, out=out)
-    for base in rows:
-        ops.rope_gather(cos, sin, out.metadata.positions, out=base)
+    ops.build_verify_step(tables, requests, lengths, 4, cos, sin, **bases, out=out)
     torch.npu.current_stream().npu_stream  # noqa: B018  empties torch_npu's own queue into the stream
-    assert counted(sim, "launch.") == {"launch.reserve_extend": 1, "launch.fill_step": 1, "launch.rope_gather": 2}
+    assert counted(sim, "launch.") == {"launch.reserve_extend": 1, "launch.fill_step": 1}
     copies = {name: count for name, count in counted(sim, "copy.").items() if not name.endswith(".bytes")}
     assert list(copies.values()) == [1] and next(iter(copies)).startswith("copy.h2d.")
     assert not counted(sim, "sync.") and not counted(sim, "operator.")

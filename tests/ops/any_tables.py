@@ -24,6 +24,7 @@ FORMS = ("prefill", "decode", "final", "final_ragged", "mixed", "verify", "verif
 POISON = -77
 TOKEN_POOLS = ("full", "swa", "c4_state", "c128_state")
 WINDOWED = ("swa", "c4_state", "c128_state")
+BASES = ("main", "compress")
 PAGE_SIZES = (1, 2, 4, 16, 32, 64, 128)
 
 
@@ -199,6 +200,7 @@ class Buffers:
     sizes: dict[str, object]
     guards: list[torch.Tensor]
     rope: tuple[torch.Tensor, torch.Tensor]
+    token_rope: dict[str, tuple[torch.Tensor, torch.Tensor]]
     block: int
 
 
@@ -208,6 +210,7 @@ def needs(step):
     total = sum(entries for _, _, entries in rows)
     least: dict[str, object] = {"positions": total, "start_pos": 0, "seqused": 0, "kv_lens": 0, "num_groups": 2}
     least["cu_seqlens"] = 0
+    least |= {f"{base}_{table}": total for base in BASES for table in ("cos", "sin")}
     for name, ratio in RATIOS.items():
         groups = sum(len(completed_groups(start, new, ratio)) for start, new, _ in rows)
         least |= {f"positions_{name}": groups, f"{name}_cos": groups, f"{name}_sin": groups}
@@ -236,6 +239,7 @@ def buffers(draw, step, device, fields=None):
     dim, block = draw(st.sampled_from((0, 1, 8))), draw(st.integers(1, 3))
     generator = torch.Generator().manual_seed(draw(st.integers(0, 99)))
     rope = [torch.randn(max(1, step.tables._context), dim, generator=generator) for _ in range(2)]
+    token_rope = {base: draw_rope(draw, max(1, step.tables._context), generator) for base in BASES}
     middle = draw(st.sampled_from(((), (1,), (1, 1))))
     out, sizes, guards = Step(), {}, []
 
@@ -250,7 +254,10 @@ def buffers(draw, step, device, fields=None):
 
     for name in names:
         size = least[name]
-        if name.endswith(("_cos", "_sin")):
+        if name.split("_")[0] in BASES:
+            size, table = tokens, token_rope[name.split("_")[0]][0]
+            buffer = poisoned(size, *middle, table.shape[1], dtype=table.dtype)
+        elif name.endswith(("_cos", "_sin")):
             size += spare_groups[name.split("_")[0]]
             buffer = poisoned(size, *middle, dim, dtype=torch.float32)
         elif name.startswith("positions_"):
@@ -281,4 +288,12 @@ def buffers(draw, step, device, fields=None):
             buffer = poisoned(entries)
         sizes[name] = size
         setattr(out, name, buffer)
-    return Buffers(out, sizes, guards, tuple(table.to(device) for table in rope), block)
+    on_device = {base: tuple(table.to(device) for table in tables) for base, tables in token_rope.items()}
+    return Buffers(out, sizes, guards, tuple(table.to(device) for table in rope), on_device, block)
+
+
+def draw_rope(draw, max_pos, generator):
+    """Tables of a RoPE base: of as many rows as there are positions, or of more."""
+    shape = max_pos + draw(st.integers(0, 3)), draw(st.sampled_from((0, 1, 6, 8)))
+    dtype = draw(st.sampled_from((torch.float32, torch.float16, torch.bfloat16)))
+    return tuple(torch.randn(shape, generator=generator).to(dtype) for _ in range(2))

@@ -95,7 +95,8 @@ def call_steps(tables):
     layout = tables.layout
     requests, lengths, widths = torch.tensor([0, 1]), torch.tensor([130, 40]), torch.tensor([WIDTH, 1])
     cos = torch.ones(CONTEXT, 4)
-    verify, loc = d.VerifyStep.empty(layout, ROWS, TOKENS, 4), d.OutCacheLoc.empty(layout, ROWS, TOKENS)
+    bases = dict(main_rope=(cos, cos.clone()), compress_rope=(cos.bfloat16(), cos.bfloat16()))
+    verify, loc = d.VerifyStep.empty(layout, ROWS, TOKENS, 4, **bases), d.OutCacheLoc.empty(layout, ROWS, TOKENS)
     parts = [vars_of(loc), vars_of(verify.metadata), vars_of(verify)]
     given = {name: value for part in parts for name, value in part.items() if name in STEP_FIELDS}
     out = d.Step(
@@ -107,8 +108,8 @@ def call_steps(tables):
         window_locs=torch.empty(ROWS, 128 + WIDTH, dtype=torch.int32),
     )
     rows = d.StepRows.verify(lengths, widths)
-    d.build_step(tables, rows, out, req_pool_indices=requests, rope_cos=cos, rope_sin=cos.clone())
-    d.build_verify_step(tables, requests, lengths, widths, cos, cos.clone())
+    d.build_step(tables, rows, out, req_pool_indices=requests, rope_cos=cos, rope_sin=cos.clone(), **bases)
+    d.build_verify_step(tables, requests, lengths, widths, cos, cos.clone(), **bases)
     d.flatten_verify_bundle(tables, requests, lengths, widths, seq_lens_cpu=lengths, num_draft_tokens_cpu=widths)
     d.build_draft_steps(lengths, cos, cos.clone(), 2, tables=tables, req_pool_indices=requests)
     samples, hidden = torch.tensor([[5, 6, -1, -1], [7, -1, -1, -1]]), torch.ones(TOKENS, 3)

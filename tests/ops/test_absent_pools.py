@@ -85,6 +85,8 @@ def tensors_of(out):
     """All buffers, those of the parts included."""
     for field in dataclasses.fields(out):
         value = getattr(out, field.name)
+        if value is None:
+            continue
         yield from [value] if isinstance(value, torch.Tensor) else tensors_of(value)
 
 

@@ -45,7 +45,7 @@ def test_there_is_a_call_of_every_op_with_every_tensor():
         "reservation",
         "accepted_lens",
     }
-    assert CALLS["dsv4_npu_ops::step"][1]["fields"] == 2**27 - 1
+    assert CALLS["dsv4_npu_ops::step"][1]["fields"] == 2**31 - 1
 
 
 @pytest.mark.parametrize("name, place", BESIDE_OTHERS, ids=str)

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ops.any_tables import FORMS, POISON, TOKEN_POOLS, any_steps, buffers, needs
+from ops.any_tables import BASES, FORMS, POISON, TOKEN_POOLS, any_steps, buffers, needs
 from reference.step import POOLS, page_size, step_oracle
 
 from dsv4_npu_ops import build_step
@@ -21,6 +21,8 @@ def run(step, made, device, **keywords):
         rope_cos=made.rope[0],
         rope_sin=made.rope[1],
         window_block=made.block,
+        main_rope=made.token_rope["main"],
+        compress_rope=made.token_rope["compress"],
         **keywords,
     )
 
@@ -34,6 +36,7 @@ def expect(step, made, **keywords):
         window=step.window,
         cos=made.rope[0].tolist(),
         sin=made.rope[1].tolist(),
+        token_rope={base: [table.tolist() for table in tables] for base, tables in made.token_rope.items()},
         block=made.block,
         **keywords,
     )
@@ -66,7 +69,7 @@ def test_any_fields_over_any_tables(device, form, data):
     made = data.draw(buffers(step, device))
     slots = data.draw(st.one_of(st.none(), st.dictionaries(st.sampled_from(POOLS), st.integers(-9, 1 << 20))))
     pages = data.draw(st.one_of(st.none(), st.dictionaries(st.sampled_from(POOLS), st.integers(-9, 99))))
-    has_tokens = any(name == "positions" or name in TOKEN_SLOTS for name in made.sizes)
+    has_tokens = any(name == "positions" or name in TOKEN_SLOTS or name.split("_")[0] in BASES for name in made.sizes)
     closes = has_tokens and data.draw(st.booleans())
     assert run(step, made, device, dummy_slots=slots, dummy_pages=pages, closes_cu_seqlens=closes) is made.out
     assert_outputs(step, made, expect(step, made, dummy_slots=slots, dummy_pages=pages, closes=closes))

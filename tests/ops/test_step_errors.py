@@ -31,6 +31,7 @@ SHAPES = {
     **{f"{pool}_page_table": (2, 5) if pool == "c4" else (2, 1) if pool == "c128" else (2, 19) for pool in POOLS},
     **dict(positions=(40,), positions_c4=(12,), positions_c128=(2,), start_pos=(2,), seqused=(2,), kv_lens=(2,)),
     **dict(cu_seqlens=(3,), num_groups=(2,), c4_cos=(12, 4), c4_sin=(12, 4), c128_cos=(2, 4), c128_sin=(2, 4)),
+    **dict(main_cos=(40, 4), main_sin=(40, 4), compress_cos=(40, 6), compress_sin=(40, 6)),
     **dict(c4_state_locs=(2, 48), c128_state_locs=(2, 168), window_locs=(2, 64)),
 }
 
@@ -43,6 +44,11 @@ def zeros(*shape, dtype=torch.int32):
     return torch.zeros(shape, dtype=dtype)
 
 
+def both(*shape):
+    """cos and sin of a RoPE base."""
+    return torch.zeros(shape), torch.zeros(shape)
+
+
 def buffer(name):
     wide = name.startswith("positions")
     dtype = torch.float32 if name.endswith(("_cos", "_sin")) else torch.int64 if wide else torch.int32
@@ -52,7 +58,8 @@ def buffer(name):
 def refuse(kind, message, rows, *, tables=None, only=STEP_FIELDS, **changed):
     """The call raises, and every output keeps what it held. ``changed``: arguments of the call, or buffers."""
     out = Step(**{name: changed.pop(name, buffer(name)) for name in only})
-    keywords = dict(req_pool_indices=int32(0, 1), rope_cos=torch.zeros(300, 4), rope_sin=torch.zeros(300, 4)) | changed
+    keywords = dict(req_pool_indices=int32(0, 1), rope_cos=torch.zeros(300, 4), rope_sin=torch.zeros(300, 4))
+    keywords |= dict(main_rope=both(300, 4), compress_rope=both(301, 6)) | changed
     before = {name: getattr(out, name).clone() for name in only}
     with pytest.raises(kind) as error:
         build_step(filled_tables(LAYOUT, 0, "cpu") if tables is None else tables, rows, out, **keywords)
@@ -223,6 +230,17 @@ BAD_BUFFERS = [
     (dict(rope_cos=torch.zeros(300, 8)[:, ::2]), "rope_cos has strides [8, 2]"),
     (dict(rope_sin=torch.zeros(299, 4)), "rope_sin has shape [299, 4], expected [300, 4]"),
     (dict(rope_sin=None), "RoPE rows are asked for, expected rope_cos and rope_sin"),
+    (dict(main_cos=torch.zeros(39, 4)), "out.main_cos has shape [39, 4], expected [40, 4]"),
+    (dict(compress_sin=torch.zeros(40, 4)), "out.compress_sin has shape [40, 4], expected [40, 6]"),
+    (dict(compress_sin=torch.zeros(40, 6).half()), "out.compress_sin has dtype Half, expected Float"),
+    (dict(main_sin=torch.zeros(40, 8)[:, ::2]), "out.main_sin has strides [8, 2]"),
+    (dict(main_rope=both(8)), "main_rope[0] has shape [8], expected 2 dimensions"),
+    (dict(main_rope=both(0, 4)), "main_rope[0] has shape [0, 4], expected at least 1 row"),
+    (dict(main_rope=(torch.zeros(300, 4), torch.zeros(299, 4))), "main_rope[1] has shape [299, 4], expected [300, 4]"),
+    (dict(main_rope=(torch.zeros(300, 4), torch.zeros(300, 4).half())), "main_rope[1] has dtype Half, expected Float"),
+    (dict(compress_rope=(both(300, 6)[0].double(),) * 2), "compress_rope[0] has dtype Double, expected Float or Half"),
+    (dict(compress_rope=(torch.zeros(300, 12)[:, ::2],) * 2), "compress_rope[0] has strides [12, 2]"),
+    (dict(compress_rope=None), "out.compress_cos is asked for, expected compress_rope[0]"),
     (dict(dummy_slots=dict(c5=1)), "dummy_slots names pool 'c5', expected pools among full, swa"),
     (dict(dummy_slots=dict(c4=2**31)), "dummy_slots is [0, 0, 2147483648, 0, 0, 0], expected numbers within int32"),
     (dict(dummy_pages=dict(c4=-(2**31) - 1)), "dummy_pages is [-1, -1, -2147483649, -1, 0, 0], expected numbers"),
@@ -280,6 +298,8 @@ def test_positions_beyond_the_rope_tables():
     message = "build_step: out.positions_c128 reaches 128, expected 0 <= position < 128"
     cos = torch.zeros(128, 4)
     refuse(IndexError, message, verify([252, 0]), rope_cos=cos, rope_sin=cos, only=("c128_sin", "seqused"))
+    message = "build_step: out.compress_sin reaches position 12, expected 0 <= position < 12 (rows of compress_rope[1])"
+    refuse(IndexError, message, verify([9, 5]), compress_rope=both(12, 6), only=("compress_sin", "seqused"))
 
 
 def tables_of(context=300, **pools):

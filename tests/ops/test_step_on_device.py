@@ -225,6 +225,24 @@ def test_rope_rows_past_the_table_are_nan(ascend_sim, blocks):
     assert ascend_sim.take_errors() == [[STEP, POSITION_OUT_OF_RANGE, 3, 124, 0, 0, 0, 0]]
 
 
+@pytest.mark.parametrize("blocks", [1, 7])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_rows_of_tokens_past_their_table_are_nan(ascend_sim, blocks, dtype):
+    tables = RequestTables.of({"swa": PageTable(torch.ones(3, 64, dtype=torch.int32), 16)}, max_context_len=300)
+    cos, sin = (table.to(dtype) for table in rope_tables(122, 5, "cpu"))
+    out = dsv4_npu_ops.Step(main_cos=torch.full((20, 5), -77.0, dtype=dtype), main_sin=torch.zeros(20, 5, dtype=dtype))
+    ascend_sim.force_blocks(blocks)
+    build_step(tables, StepRows.verify(torch.tensor([117, 0, 200]), 6), out, main_rope=(cos, sin))
+    ascend_sim.force_blocks(0)
+    for table, rows in ((cos, out.main_cos), (sin, out.main_sin)):
+        positions = [*range(117, 123), *[0] * 6, *range(200, 206), 0, 0]
+        want = torch.stack([table[p] if p < 122 else torch.full((5,), torch.nan).to(dtype) for p in positions])
+        torch.testing.assert_close(rows, want, rtol=0, atol=0, equal_nan=True)
+    errors = [error[:4] for error in ascend_sim.take_errors()]
+    assert errors[0] == [STEP, POSITION_OUT_OF_RANGE, 5, 122]
+    assert all(error[:2] == [STEP, POSITION_OUT_OF_RANGE] for error in errors)
+
+
 @pytest.mark.parametrize("blocks, dim", [(0, 64), (1, 128)])
 @pytest.mark.simulated_only
 def test_large_verify_step(ascend_sim, blocks, dim):

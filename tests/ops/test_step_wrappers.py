@@ -10,7 +10,16 @@ from ops.step_inputs import FORMS, Step, filled_tables, plain_pools, steps
 from reference.step import POOLS, capacity, completed_groups, step_oracle
 
 import dsv4_npu_ops
-from dsv4_npu_ops import CompressMetadata, OutCacheLoc, VerifyStep, build_verify_step, flatten_verify_bundle
+from dsv4_npu_ops import (
+    CompressMetadata,
+    KVLayout,
+    OutCacheLoc,
+    RequestTables,
+    VerifyStep,
+    build_verify_step,
+    flatten_verify_bundle,
+    rope_gather,
+)
 
 INT64_FIELDS = ("positions_c4", "positions_c128", "positions")
 VERIFY_FORMS = ("verify", "ragged")
@@ -66,6 +75,8 @@ def tensors_of(result):
     tensors = {}
     for field in dataclasses.fields(result):
         value = getattr(result, field.name)
+        if value is None:
+            continue
         tensors |= {field.name: value} if isinstance(value, torch.Tensor) else tensors_of(value)
     return tensors
 
@@ -210,6 +221,37 @@ def test_an_idle_replay_leaves_nothing_of_the_step_before(device, dim):
     assert out.metadata.kv_lens.tolist() == [1, 1]
     assert out.metadata.swa_page_table.tolist() == [[0] + [-1] * 18] * 2
     assert torch.equal(out.c4_cos, cos[:1].expand(4, -1)) and torch.equal(out.c128_sin, sin[:1].expand(2, -1))
+
+
+@pytest.mark.parametrize("form", VERIFY_FORMS)
+@given(data=st.data())
+def test_a_verify_step_has_rows_of_the_bases_that_are_given(device, form, data):
+    step = data.draw(steps(device, (form,)))
+    context = step.layout.max_context_len
+    rope, main = rope_tables(context, 2, device), [t.bfloat16() for t in rope_tables(context + 3, 6, device)]
+    bases = {base: table for base, table in (("main", main), ("compress", rope)) if data.draw(st.booleans())}
+    named = {f"{base}_rope": tuple(table) for base, table in bases.items()}
+    requests, lengths, _ = step.tensors(device)
+    arguments = (step.tables, requests, lengths, step.num_draft_tokens(device), *rope)
+    plain = build_verify_step(*arguments, num_tokens=step.total() + 3)
+    out = poisoned(VerifyStep.empty(step.layout, len(step.requests), step.total() + 3, 2, **named))
+    assert build_verify_step(*arguments, **named, out=out) is out
+    fresh = build_verify_step(*arguments, **named, num_tokens=step.total() + 3)
+    for base in ("main", "compress"):
+        rows = rope_gather(*bases[base], plain.metadata.positions) if base in bases else (None, None)
+        for name, want in zip(("cos", "sin"), rows, strict=True):
+            for got in (getattr(out, f"{base}_{name}"), getattr(fresh, f"{base}_{name}")):
+                assert (got is None) == (want is None)
+                assert want is None or torch.equal(got, want)
+
+
+def test_a_buffer_for_the_rows_of_a_base_is_asked_for(device):
+    layout = KVLayout(4, 8, 1, 8, {"swa": 2}, device)
+    rope = torch.zeros(8, 2, device=device)
+    out = VerifyStep.empty(layout, 1, 1, 2, compress_rope=(rope, rope))
+    with pytest.raises(ValueError, match=r"^build_verify_step: out\.main_cos is None, expected a buffer for the rows"):
+        lengths = torch.tensor([3], device=device)
+        build_verify_step(RequestTables(layout), None, lengths, 1, rope, rope, main_rope=(rope, rope), out=out)
 
 
 def test_slots_of_groups_are_one_tensor():

@@ -135,6 +135,7 @@ def step_oracle(
     window,
     cos=None,
     sin=None,
+    token_rope=None,
     dummy_slots=None,
     dummy_pages=None,
     block=1,
@@ -143,7 +144,7 @@ def step_oracle(
     """Every output that ``sizes`` names, as lists.
 
     rows: (start, new, entries), as ``row_of`` gives them. sizes: by field its entries, or its columns, or for
-    ``window_locs`` (rows, columns).
+    ``window_locs`` (rows, columns). token_rope: by base, "main" or "compress", the rows of both tables.
     """
     slot_dummy = {pool: 0 for pool in POOLS} | (dummy_slots or {})
     page_dummy = {pool: 0 if pool.endswith("state") else -1 for pool in POOLS} | (dummy_pages or {})
@@ -206,6 +207,9 @@ def step_oracle(
             return padded([g * ratio for _, g in groups[ratio]], size)
         if name.endswith(("_cos", "_sin")):
             pool, table = name.split("_")
+            if pool in (token_rope or {}):
+                rope_rows = token_rope[pool][("cos", "sin").index(table)]
+                return [rope_rows[p] for p in tokens(lambda request, position: position, 0, size)]
             positions = padded([g * RATIOS[pool] for _, g in groups[RATIOS[pool]]], size)
             return [(cos if table == "cos" else sin)[p] for p in positions]
         return {

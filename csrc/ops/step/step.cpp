@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "torch/check.h"
+#include "torch/rope_dtype.h"
 
 namespace dsv4 {
 
@@ -33,7 +34,14 @@ const char* const kStepFieldNames[kNumStepFields] = {"out.out_full_loc",
                                                      "out.c128_sin",
                                                      "out.c4_state_locs",
                                                      "out.c128_state_locs",
-                                                     "out.window_locs"};
+                                                     "out.window_locs",
+                                                     "out.main_cos",
+                                                     "out.main_sin",
+                                                     "out.compress_cos",
+                                                     "out.compress_sin"};
+
+const char* const kTokenRopeNames[kNumTokenRope] = {"main_rope_cos", "main_rope_sin", "compress_rope_cos",
+                                                    "compress_rope_sin"};
 
 const char* step_operand_name(int32_t form) {
     return form == kPrefill        ? "prefix_lens"
@@ -98,8 +106,9 @@ int64_t common_entries(std::initializer_list<int32_t> fields, const StepTensors&
 
 void check_entries(StepParams& p, StepTensors& t) {
     p.rows.num_tokens = common_entries(
-        {kFieldPositions, kFieldSlots + kFull, kFieldSlots + kSwa, kFieldSlots + kC4State, kFieldSlots + kC128State}, t,
-        kInt32Max);
+        {kFieldPositions, kFieldSlots + kFull, kFieldSlots + kSwa, kFieldSlots + kC4State, kFieldSlots + kC128State,
+         kFieldMainCos, kFieldMainSin, kFieldCompressCos, kFieldCompressSin},
+        t, kInt32Max);
     for (int32_t which = 0; which < 2; ++which) {
         const int32_t cos = kFieldC4Cos + 2 * which;
         p.capacity_groups[which] =
@@ -109,6 +118,12 @@ void check_entries(StepParams& p, StepTensors& t) {
         check_output(cos + 1, t, {at::kFloat}, {p.capacity_groups[which], p.rope_dim});
     }
     check_output(kFieldPositions, t, {at::kLong}, {p.rows.num_tokens});
+    for (int32_t i = 0; i < kNumTokenRope; ++i) {
+        if (wants(p, kFieldMainCos + i)) {
+            check_output(kFieldMainCos + i, t, {t.token_rope[i].scalar_type()},
+                         {p.rows.num_tokens, p.token_rope_dim[i / 2]});
+        }
+    }
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
         const int64_t entries = is_group_pool(pool) ? p.capacity_groups[pool - kC4] : p.rows.num_tokens;
         if (!wants(p, kFieldSlots + pool)) {
@@ -225,6 +240,35 @@ void check_rope(const StepArguments& a, StepParams& p, StepTensors& t) {
     t.rope_sin = *a.rope_sin;
 }
 
+// The tables of the tokens' RoPE rows that are asked for: of each base, cosines and sines are of one type and shape.
+void check_token_rope(const StepArguments& a, StepParams& p, StepTensors& t) {
+    for (int32_t i = 0; i < kNumTokenRope; ++i) {
+        if (!wants(p, kFieldMainCos + i)) {
+            continue;
+        }
+        const char* name = kTokenRopeNames[i];
+        const at::Tensor& table = a.token_rope[i];
+        TORCH_CHECK_VALUE(table.defined(), kOp, ": ", kStepFieldNames[kFieldMainCos + i], " is asked for, expected ",
+                          name);
+        check::dim(kOp, name, table, 2);
+        check::rope_dtype(kOp, name, table);
+        TORCH_CHECK_VALUE(table.size(0) >= 1 && table.size(1) <= kInt32Max / 4, kOp, ": ", name, " has shape ",
+                          table.sizes(), ", expected at least 1 row, of at most ", kInt32Max / 4, " elements");
+        check::same_device(kOp, name, table, "seq_lens", a.seq_lens);
+        check::contiguous(kOp, name, table);
+        const at::Tensor& cos = t.token_rope[i & ~1];
+        if (cos.defined()) {
+            check::dtype(kOp, name, table, {cos.scalar_type()});
+            check::shape(kOp, name, table, cos.sizes());
+        }
+        const int32_t base = i / 2;
+        p.token_max_pos[base] = table.size(0);
+        p.token_rope_dim[base] = static_cast<int32_t>(table.size(1));
+        p.token_rope_type[base] = element_type(table.scalar_type());
+        t.token_rope[i] = table;
+    }
+}
+
 void check_dummies(const char* name, at::IntArrayRef values, int32_t (&dummies)[kNumPools]) {
     TORCH_CHECK_VALUE(values.size() == kNumPools, kOp, ": ", name, " has ", values.size(), " entries, expected ",
                       kNumPools, ", one a pool");
@@ -277,6 +321,7 @@ StepParams check_step(const StepArguments& a, StepTensors& t) {
     p.rows.closes_cu_seqlens = a.closes_cu_seqlens;
     sort_fields(a, p, t);
     check_rope(a, p, t);
+    check_token_rope(a, p, t);
     check_entries(p, t);
     PoolAddresses addresses =
         check_pool_addresses(kOp, a.tables, a.addressing, "seq_lens", a.seq_lens, a.max_context_len);
@@ -300,12 +345,14 @@ TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {
         "step(Tensor[] tables, int[] addressing, Tensor? req_pool_indices, Tensor seq_lens, Tensor? operand,"
         " Tensor? rope_cos, Tensor? rope_sin, int form, int width, int window, int max_context_len, Tensor(a!)[] out,"
         " int fields, int[] dummy_slots=[0, 0, 0, 0, 0, 0], int[] dummy_pages=[-1, -1, -1, -1, 0, 0],"
-        " int window_block=1, bool closes_cu_seqlens=False) -> ()");
+        " int window_block=1, bool closes_cu_seqlens=False, Tensor? main_rope_cos=None, Tensor? main_rope_sin=None,"
+        " Tensor? compress_rope_cos=None, Tensor? compress_rope_sin=None) -> ()");
     m.def(
         "step.new(Tensor[] tables, int[] addressing, Tensor? req_pool_indices, Tensor seq_lens, Tensor? operand,"
         " Tensor? rope_cos, Tensor? rope_sin, int form, int width, int window, int max_context_len, int[] buffers,"
         " int fields, int[] dummy_slots=[0, 0, 0, 0, 0, 0], int[] dummy_pages=[-1, -1, -1, -1, 0, 0],"
-        " int window_block=1, bool closes_cu_seqlens=False) -> Tensor[]");
+        " int window_block=1, bool closes_cu_seqlens=False, Tensor? main_rope_cos=None, Tensor? main_rope_sin=None,"
+        " Tensor? compress_rope_cos=None, Tensor? compress_rope_sin=None) -> Tensor[]");
 }
 
 }  // namespace dsv4

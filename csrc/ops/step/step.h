@@ -20,6 +20,7 @@ struct StepTensors {
     at::Tensor operand;           // [B], or [B + 1] offsets
     at::Tensor rope_cos;          // [max_pos, D] float32
     at::Tensor rope_sin;
+    std::array<at::Tensor, kNumTokenRope> token_rope;  // [max_pos, D], by field from kFieldMainCos on
     std::array<at::Tensor, kNumStepFields> fields;
 };
 
@@ -42,6 +43,7 @@ struct StepArguments {
     at::IntArrayRef dummy_pages;
     int64_t window_block;
     bool closes_cu_seqlens;
+    std::array<at::Tensor, kNumTokenRope> token_rope = {};  // main_rope_cos ..; undefined where it is not given
 };
 
 // What describes the rows of a step.
@@ -54,6 +56,7 @@ struct StepRowArguments {
 };
 
 extern const char* const kStepFieldNames[kNumStepFields];
+extern const char* const kTokenRopeNames[kNumTokenRope];
 
 // What callers call the operand of a form, or its width.
 const char* step_operand_name(int32_t form);
@@ -73,11 +76,18 @@ void register_step(torch::Library& library) {
                             const std::optional<at::Tensor>& operand, const std::optional<at::Tensor>& rope_cos,
                             const std::optional<at::Tensor>& rope_sin, int64_t form, int64_t width, int64_t window,
                             int64_t max_context_len, at::TensorList out, int64_t fields, at::IntArrayRef dummy_slots,
-                            at::IntArrayRef dummy_pages, int64_t window_block, bool closes_cu_seqlens) {
+                            at::IntArrayRef dummy_pages, int64_t window_block, bool closes_cu_seqlens,
+                            const std::optional<at::Tensor>& main_rope_cos,
+                            const std::optional<at::Tensor>& main_rope_sin,
+                            const std::optional<at::Tensor>& compress_rope_cos,
+                            const std::optional<at::Tensor>& compress_rope_sin) {
+        const at::Tensor none;
         StepTensors tensors;
         const StepParams p = check_step(
             {tables, addressing, req_pool_indices, seq_lens, operand, rope_cos, rope_sin, form, width, window,
-             max_context_len, out, fields, dummy_slots, dummy_pages, window_block, closes_cu_seqlens},
+             max_context_len, out, fields, dummy_slots, dummy_pages, window_block, closes_cu_seqlens,
+             {main_rope_cos.value_or(none), main_rope_sin.value_or(none), compress_rope_cos.value_or(none),
+              compress_rope_sin.value_or(none)}},
             tensors);
         run(p, tensors);
     });
@@ -87,14 +97,20 @@ void register_step(torch::Library& library) {
                                 const std::optional<at::Tensor>& rope_sin, int64_t form, int64_t width, int64_t window,
                                 int64_t max_context_len, at::IntArrayRef buffers, int64_t fields,
                                 at::IntArrayRef dummy_slots, at::IntArrayRef dummy_pages, int64_t window_block,
-                                bool closes_cu_seqlens) {
+                                bool closes_cu_seqlens, const std::optional<at::Tensor>& main_rope_cos,
+                                const std::optional<at::Tensor>& main_rope_sin,
+                                const std::optional<at::Tensor>& compress_rope_cos,
+                                const std::optional<at::Tensor>& compress_rope_sin) {
+        const at::Tensor none;
         std::vector<at::Tensor> made = empty_tensors(buffers, seq_lens.device());
         const auto asked = static_cast<size_t>(std::popcount(static_cast<uint64_t>(fields)));
         StepTensors tensors;
         const StepParams p =
             check_step({tables, addressing, req_pool_indices, seq_lens, operand, rope_cos, rope_sin, form, width, window,
                         max_context_len, at::TensorList(made).slice(0, std::min(made.size(), asked)), fields,
-                        dummy_slots, dummy_pages, window_block, closes_cu_seqlens},
+                        dummy_slots, dummy_pages, window_block, closes_cu_seqlens,
+                        {main_rope_cos.value_or(none), main_rope_sin.value_or(none), compress_rope_cos.value_or(none),
+                         compress_rope_sin.value_or(none)}},
                        tensors);
         run(p, tensors);
         return made;

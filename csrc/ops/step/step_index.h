@@ -1,6 +1,7 @@
 // One step: parameters and index arithmetic, shared by the CPU loops and the device kernel (docs/spec.md, a step).
 #pragma once
 
+#include "common/element_type.h"
 #include "common/pool_address.h"
 #include "common/step_fields.h"
 #include "common/step_launch.h"
@@ -13,16 +14,19 @@ struct StepParams {
     PoolAddress pools[6];
     int64_t window;              // tokens that the sliding window keeps
     int64_t capacity_groups[2];  // entries of the dense outputs
-    int64_t max_pos;             // rows of the RoPE tables
+    int64_t max_pos;             // rows of the RoPE tables of groups
     int64_t rope_dim;            // D: elements of a row
+    int64_t token_max_pos[2];    // the same of tokens, of both bases
     int64_t page_row_elems[6];   // elements between two rows of a page table
-    int64_t work_before[16];     // on a device: nanoseconds of work before each stage, and of all of them
+    int64_t work_before[18];     // on a device: nanoseconds of work before each stage, and of all of them
     int32_t scanned_width;       // on a device: the most tokens of a row that V scans; -1: it scans none
     int32_t holds_any_groups;    // on a device: no rows complete more groups than the outputs hold
     int32_t page_columns[6];     // of a page table; 0: not asked for
     int32_t state_columns[2];    // of c4_state_locs and c128_state_locs
     int32_t window_rows;         // rows of window_locs: requests * window_block
     int32_t window_columns;      // K
+    int32_t token_rope_dim[2];   // elements of their rows
+    int32_t token_rope_type[2];  // element type of them, see element_type.h
     int32_t window_block;        // rows of window_locs that belong to one request
     int32_t dummy_slots[6];      // what stands for no slot, by pool
     int32_t dummy_pages[6];      // what stands for no page
@@ -39,7 +43,8 @@ struct StepAddresses {
     uint64_t operands;
     uint64_t rope_cos;
     uint64_t rope_sin;
-    uint64_t fields[27];
+    uint64_t token_rope[4];
+    uint64_t fields[31];
 };
 
 namespace dsv4 {
@@ -220,13 +225,17 @@ constexpr int32_t kStageC4 = 1;  // positions and slots
 constexpr int32_t kStageC128 = 2;
 constexpr int32_t kStageRope = 3;    // of both ratios
 constexpr int32_t kStageTokens = 5;  // positions and slots. No stage from here on needs to know of groups
-constexpr int32_t kStagePages = 6;   // + pool
-constexpr int32_t kStageStates = 12;
-constexpr int32_t kStageWindows = 14;
-constexpr int32_t kNumStepStages = 15;
+constexpr int32_t kStageTokenRope = 6;  // of both bases
+constexpr int32_t kStagePages = 8;      // + pool
+constexpr int32_t kStageStates = 14;
+constexpr int32_t kStageWindows = 16;
+constexpr int32_t kNumStepStages = 17;
 static_assert(sizeof(StepParams::work_before) == (kNumStepStages + 1) * sizeof(int64_t));
 
 constexpr int64_t kStageSetupNs = 300;
+// Times the time of an entry of the tail that one of a row takes: of slots and positions, and of RoPE rows.
+constexpr int64_t kEntryTimes = 16;
+constexpr int64_t kRopeTimes = 8;
 
 // Rows that complete groups of a ratio, as far as the host can know.
 DSV4_HOST_DEVICE constexpr int64_t expected_rows(const StepParams& p, int32_t which) {
@@ -261,6 +270,37 @@ DSV4_HOST_DEVICE constexpr int64_t num_slot_outputs(const StepParams& p, int32_t
     return pools;
 }
 
+// Rows of two RoPE tables: at the tokens' positions, or those of the groups of 1 << shift tokens.
+struct RopeOutputs {
+    int32_t shift;
+    int32_t field;  // of the cosines; the next one is that of the sines
+    int32_t row_bytes;
+    int32_t elem_bytes;
+    int64_t entries;
+    int64_t max_pos;  // rows of the tables
+};
+
+DSV4_HOST_DEVICE constexpr RopeOutputs rope_outputs(const StepParams& p, int32_t stage) {
+    if (stage >= kStageTokenRope) {
+        const int32_t base = stage - kStageTokenRope;
+        const int32_t elem_bytes = element_bytes(p.token_rope_type[base]);
+        return RopeOutputs{0,          kFieldMainCos + 2 * base, p.token_rope_dim[base] * elem_bytes,
+                           elem_bytes, p.rows.num_tokens,        p.token_max_pos[base]};
+    }
+    const int32_t which = stage - kStageRope;
+    const int32_t elem_bytes = element_bytes(kFloat32);
+    return RopeOutputs{which == 0 ? kShiftC4 : kShiftC128,
+                       kFieldC4Cos + 2 * which,
+                       static_cast<int32_t>(p.rope_dim) * elem_bytes,
+                       elem_bytes,
+                       p.capacity_groups[which],
+                       p.max_pos};
+}
+
+DSV4_HOST_DEVICE constexpr int64_t num_rope_outputs(const StepParams& p, const RopeOutputs& outputs) {
+    return outputs.row_bytes == 0 ? 0 : int64_t{wants(p, outputs.field)} + int64_t{wants(p, outputs.field + 1)};
+}
+
 // Nanoseconds that a stage takes one block, by the model behind docs/simulated_cost.md; 0 for what is not asked for. Page
 // tables of several tiles are not among them: all blocks write them.
 DSV4_HOST_DEVICE constexpr int64_t stage_ns(const StepParams& p, int32_t stage) {
@@ -268,19 +308,21 @@ DSV4_HOST_DEVICE constexpr int64_t stage_ns(const StepParams& p, int32_t stage) 
     int64_t ns = 0;
     int64_t bytes = 0;
     if (stage == kStageRows) {
-        ns = 700 + 4 * rows;
+        ns = 0;
     } else if (stage == kStageC4 || stage == kStageC128 || stage == kStageTokens) {
         const EntryOutputs outputs = entry_outputs(p, stage);
         const int64_t pools = num_slot_outputs(p, stage);
         const bool positions = wants(p, outputs.positions);
         const int64_t of_rows = stage == kStageTokens ? rows : expected_rows(p, stage - kStageC4);
-        ns = positions || pools != 0 ? of_rows * (130 + 100 * pools + (positions ? 30 : 0)) : -1;
-        bytes = 8 * (pools + (positions ? 1 : 0)) * outputs.entries;
-    } else if (stage < kStageTokens) {
-        const int32_t which = stage - kStageRope;
-        const bool wanted = wants(p, kFieldC4Cos + 2 * which) || wants(p, kFieldC4Cos + 2 * which + 1);
-        ns = wanted ? 140 * expected_rows(p, which) : -1;
-        bytes = 16 * p.rope_dim * p.capacity_groups[which];
+        const int64_t arrays = pools + (positions ? 1 : 0);
+        ns = arrays != 0 ? 150 * arrays + of_rows * (80 + 70 * pools + (positions ? 20 : 0)) : -1;
+        bytes = 8 * arrays * outputs.entries;
+    } else if (stage < kStagePages) {
+        const RopeOutputs outputs = rope_outputs(p, stage);
+        const int64_t tables = num_rope_outputs(p, outputs);
+        const int64_t of_rows = stage >= kStageTokenRope ? rows : expected_rows(p, stage - kStageRope);
+        ns = tables != 0 ? 500 + of_rows * (80 + 35 * tables) : -1;
+        bytes = 2 * tables * outputs.row_bytes * outputs.entries;
     } else if (stage < kStageStates) {
         const int64_t columns = p.page_columns[stage - kStagePages];
         ns = columns != 0 && columns <= kPageTileEntries ? 85 * rows : -1;
@@ -332,12 +374,12 @@ struct StagePart {
                                     min_of<int64_t>(count, chunks * end / whole * align)};
     }
 
-    // The first `live` of them belong to rows; the others are all alike and made together.
-    DSV4_HOST_DEVICE constexpr BlockShare uneven_share(int64_t count, int64_t live, int64_t align) const {
-        constexpr int64_t kTimes = 16;
+    // The first `live` of them belong to rows and take `times` the time of the others, which are all alike and made
+    // together.
+    DSV4_HOST_DEVICE constexpr BlockShare uneven_share(int64_t count, int64_t live, int64_t times, int64_t align) const {
         return empty() ? BlockShare{0, 0}
-                       : BlockShare{uneven_share_begin(count, live, kTimes, align, begin, whole),
-                                    uneven_share_begin(count, live, kTimes, align, end, whole)};
+                       : BlockShare{uneven_share_begin(count, live, times, align, begin, whole),
+                                    uneven_share_begin(count, live, times, align, end, whole)};
     }
 };
 

@@ -1,5 +1,5 @@
-#include "device/group_rope.h"
 #include "device/page_tables.h"
+#include "device/rope_rows.h"
 #include "device/row_slots.h"
 #include "device/row_vectors.h"
 #include "device/step_entries.h"
@@ -26,10 +26,10 @@ extern "C" __global__ __aicore__ void fill_step(GM_ADDR error_lanes, StepAddress
     row_slots.states(0);
     row_slots.states(1);
     row_slots.windows();
-    if (p.rope_dim > 0) {
-        dsv4::kernel::GroupRope rope(rows, memory);
-        rope.write(0);
-        rope.write(1);
+    dsv4::kernel::RopeRows rope(rows, memory);
+    for (const int32_t stage :
+         {dsv4::kStageRope, dsv4::kStageRope + 1, dsv4::kStageTokenRope, dsv4::kStageTokenRope + 1}) {
+        rope.write(stage);
     }
     rows.errors().flush();
 }

@@ -14,6 +14,9 @@ void check_device_limits(const char* op, const StepParams& p) {
     check::device_step(op, p.rows);
     TORCH_CHECK_VALUE(p.rope_dim <= kMaxRopeDim, op, ": rope_cos has rows of ", p.rope_dim, ", expected at most ",
                       kMaxRopeDim, " on a device");
+    const int32_t longest = max_of(p.token_rope_dim[0], p.token_rope_dim[1]);
+    TORCH_CHECK_VALUE(longest <= kMaxRopeDim, op, ": RoPE tables of tokens have rows of ", longest,
+                      ", expected at most ", kMaxRopeDim, " on a device");
     check::device_pages(op, p.pools);
     const int32_t widest = max_of(p.window_columns, max_of(p.state_columns[0], p.state_columns[1]));
     TORCH_CHECK_VALUE(widest <= kMaxDeviceLanes, op, ": rows of state or window slots have ", widest,
@@ -33,6 +36,7 @@ void launch_step(const StepParams& described, const StepTensors& t) {
     at.operands = memory.add(t.operand);
     at.rope_cos = memory.add(t.rope_cos);
     at.rope_sin = memory.add(t.rope_sin);
+    memory.add(t.token_rope, at.token_rope);
     memory.add(t.fields, at.fields);
     npu::launch(kOp, memory.tensors(), step_blocks(p, npu::vector_cores(t.seq_lens)),
                 [p = p, at = at, errors = npu::error_lanes(t.seq_lens)](uint32_t blocks, void* stream) mutable {

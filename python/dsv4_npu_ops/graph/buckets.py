@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-import torch
 from torch import Tensor
 
 from dsv4_npu_ops.cache.host_integers import Integers, host_integers
@@ -23,7 +22,7 @@ class GraphBuckets:
     Args:
         tables: request tables, read only.
         shapes: what graphs are captured for; each once.
-        rope_cos, rope_sin, token_rope, token_dtype, max_seq_len: as in ``VerifyBucket``.
+        rope_cos, rope_sin, token_rope, max_seq_len: as in ``VerifyBucket``.
 
     Raises:
         ValueError: no shape, or one twice.
@@ -39,7 +38,6 @@ class GraphBuckets:
         rope_sin: Tensor,
         *,
         token_rope: Mapping[str, RopeTables] | None = None,
-        token_dtype: torch.dtype | None = None,
         max_seq_len: int | None = None,
     ) -> None:
         wanted = list(shapes)
@@ -54,7 +52,6 @@ class GraphBuckets:
                 rope_cos,
                 rope_sin,
                 token_rope=token_rope,
-                token_dtype=token_dtype,
                 max_seq_len=max_seq_len,
                 page_tables=shared,
             )

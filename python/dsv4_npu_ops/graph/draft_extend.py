@@ -5,9 +5,8 @@ from torch import Tensor
 
 from dsv4_npu_ops.cache.allocator import Integers
 from dsv4_npu_ops.graph.static_inputs import StaticInputs
-from dsv4_npu_ops.graph.verify_bucket import empty_rows
 from dsv4_npu_ops.layout import CompressMetadata, RequestTables, VerifyStep
-from dsv4_npu_ops.ops import build_verify_step, rope_gather
+from dsv4_npu_ops.ops import build_verify_step
 
 
 class DraftExtend:
@@ -17,7 +16,7 @@ class DraftExtend:
     lengths before acceptance. The MTP layer only has a sliding window, so that groups, their slots and compressor
     states are left out; the positions of completed groups in the metadata mean nothing here.
 
-    Buffers are allocated once. ``refresh`` rewrites all of them, inside or outside a capture, by two launches.
+    Buffers are allocated once. ``refresh`` rewrites all of them, inside or outside a capture, by one launch.
 
     Attributes:
         inputs: request indices, committed lengths before acceptance, and accepted lengths (``inputs.widths``), which
@@ -31,7 +30,6 @@ class DraftExtend:
         num_rows: R.
         max_width: the most tokens that a row can have accepted.
         rope_cos, rope_sin: ``[max_pos, D]`` tables of the MTP layer's base.
-        dtype: of the RoPE rows; default that of the tables.
         max_seq_len: raw tokens that the page table covers; default the layout's ``max_context_len``.
 
     Raises:
@@ -48,7 +46,6 @@ class DraftExtend:
         rope_cos: Tensor,
         rope_sin: Tensor,
         *,
-        dtype: torch.dtype | None = None,
         max_seq_len: int | None = None,
     ) -> None:
         self._tables = tables.select("swa")
@@ -56,16 +53,27 @@ class DraftExtend:
         longest = min(self._max_seq_len, tables.max_context_len)
         self.inputs = StaticInputs(tables, num_rows, longest, max_width, ragged=True)
         num_tokens = num_rows * max_width
-        self._step = VerifyStep.empty(self._tables, num_rows, num_tokens, 0, self._max_seq_len)
+        self._rope = rope_cos, rope_sin
+        self._step = VerifyStep.empty(self._tables, num_rows, num_tokens, 0, self._max_seq_len, main_rope=self._rope)
         # Rows without elements: the groups' rotations are not wanted.
         self._no_rope = rope_cos.new_empty((tables.max_context_len, 0), dtype=torch.float32)
-        self._rope = rope_cos, rope_sin
-        self.cos, self.sin = empty_rows(num_tokens, self._rope, dtype)
 
     @property
     def metadata(self) -> CompressMetadata:
         """See the class."""
         return self._step.metadata
+
+    @property
+    def cos(self) -> Tensor:
+        """See the class."""
+        assert self._step.main_cos is not None
+        return self._step.main_cos
+
+    @property
+    def sin(self) -> Tensor:
+        """See the class."""
+        assert self._step.main_sin is not None
+        return self._step.main_sin
 
     @property
     def swa_slots(self) -> Tensor:
@@ -91,6 +99,6 @@ class DraftExtend:
             self._no_rope,
             self._no_rope,
             max_seq_len=self._max_seq_len,
+            main_rope=self._rope,
             out=self._step,
         )
-        rope_gather(*self._rope, self.metadata.positions, out=(self.cos, self.sin))

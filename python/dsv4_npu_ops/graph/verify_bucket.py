@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from dsv4_npu_ops.cache.allocator import Integers
 from dsv4_npu_ops.graph.static_inputs import StaticInputs
 from dsv4_npu_ops.layout import CompressMetadata, RequestTables, VerifyStep
-from dsv4_npu_ops.ops import build_verify_step, rope_gather
-
-RopeTables = tuple[Tensor, Tensor]
-"""cos and sin ``[max_pos, D]`` of one RoPE base."""
+from dsv4_npu_ops.layout.verify_step import RopeTables
+from dsv4_npu_ops.ops import build_verify_step
 
 
 @dataclass(frozen=True)
@@ -61,25 +58,25 @@ class VerifyBucket:
 
     Inputs and outputs are allocated once and keep their addresses. ``fill`` sets the inputs from the host, outside the
     graph; ``refresh`` rewrites every output to its last entry from the inputs, inside or outside the graph, by one
-    launch and one for each RoPE base of the tokens. Rows beyond the batch are padding: slots 0, positions 0, lengths 1.
+    launch. Rows beyond the batch are padding: slots 0, positions 0, lengths 1.
 
     Attributes:
         shape: what the bucket is for.
         inputs: what changes between replays.
         step: slots, metadata and RoPE rows of the completed groups. Capacities as in docs/spec.md, a step.
-        token_rope: by RoPE base, cos and sin ``[num_tokens, D]`` at ``step.metadata.positions``.
+        token_rope: by RoPE base, cos and sin ``[num_tokens, D]`` at ``step.metadata.positions``; those of ``step``.
 
     Args:
         tables: request tables, read only.
         shape: rows and width.
         rope_cos, rope_sin: float32 ``[max_pos, D]`` tables of the compressed layers' base.
-        token_rope: tables of every base whose rows the tokens need, by a name of the caller's choice.
-        token_dtype: of the tokens' RoPE rows; default that of their tables.
+        token_rope: tables of the bases whose rows the tokens need: "main", of ratio 0, and "compress", of the
+            compressed layers. They may have another dtype than ``rope_cos``.
         max_seq_len: raw tokens that the page tables cover; default the tables' ``max_context_len``.
         page_tables: metadata of a bucket with at least as many rows, whose page tables are shared.
 
     Raises:
-        ValueError: shared page tables that do not fit.
+        ValueError: shared page tables that do not fit; another base.
 
     Source: docs/spec.md, graphs.
     """
@@ -92,7 +89,6 @@ class VerifyBucket:
         rope_sin: Tensor,
         *,
         token_rope: Mapping[str, RopeTables] | None = None,
-        token_dtype: torch.dtype | None = None,
         max_seq_len: int | None = None,
         page_tables: CompressMetadata | None = None,
     ) -> None:
@@ -101,12 +97,14 @@ class VerifyBucket:
         self._max_seq_len = tables.max_context_len if max_seq_len is None else max_seq_len
         longest = min(self._max_seq_len, tables.max_context_len)
         self.inputs = StaticInputs(tables, shape.num_rows, longest, shape.width, ragged=shape.ragged)
-        self.step = VerifyStep.empty(
-            tables, shape.num_rows, shape.num_tokens, rope_cos.shape[1], self._max_seq_len, page_tables
-        )
-        self._token_tables = dict(token_rope or {})
-        self.token_rope = {
-            base: empty_rows(shape.num_tokens, table, token_dtype) for base, table in self._token_tables.items()
+        bases = dict(token_rope or {})
+        if not bases.keys() <= {"main", "compress"}:
+            raise ValueError(f"VerifyBucket: token_rope has {', '.join(bases)}, expected main or compress")
+        self._main_rope, self._compress_rope = bases.get("main"), bases.get("compress")
+        sizes = shape.num_rows, shape.num_tokens, rope_cos.shape[1], self._max_seq_len, page_tables
+        self.step = VerifyStep.empty(tables, *sizes, main_rope=self._main_rope, compress_rope=self._compress_rope)
+        self.token_rope: dict[str, RopeTables] = {
+            base: (getattr(self.step, f"{base}_cos"), getattr(self.step, f"{base}_sin")) for base in bases
         }
 
     def fill(self, req_pool_indices: Integers, seq_lens: Integers, widths: Integers | None = None) -> None:
@@ -130,14 +128,8 @@ class VerifyBucket:
             widths,
             *self._rope,
             max_seq_len=self._max_seq_len,
+            main_rope=self._main_rope,
+            compress_rope=self._compress_rope,
             out=self.step,
         )
-        for base, table in self._token_tables.items():
-            rope_gather(*table, self.step.metadata.positions, out=self.token_rope[base])
         return self.step
-
-
-def empty_rows(num_tokens: int, table: RopeTables, dtype: torch.dtype | None) -> RopeTables:
-    """Uninitialised RoPE rows ``[num_tokens, D]`` of a table's width and, by default, dtype."""
-    cos, sin = (t.new_empty((num_tokens, t.shape[1]), dtype=dtype or t.dtype) for t in table)
-    return cos, sin

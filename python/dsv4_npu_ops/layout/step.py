@@ -19,7 +19,8 @@ class Step:
     dense. ``start_pos``, ``seqused``, ``kv_lens``: int32 ``[B]``. ``cu_seqlens``: int32 ``[B + 1]``.
     ``num_groups``: int32 ``[2]``, completed groups of ratios 4 and 128. ``c4_cos``, ``c4_sin``, ``c128_cos``,
     ``c128_sin``: float32 ``[G, D]``. ``c4_state_locs``, ``c128_state_locs``: int32 ``[B, lead + width]`` with a lead of
-    8 and 128 tokens before the step. ``window_locs``: int32 ``[rows * block, K]``.
+    8 and 128 tokens before the step. ``window_locs``: int32 ``[rows * block, K]``. ``main_cos``, ``main_sin``,
+    ``compress_cos``, ``compress_sin``: ``[T, D]`` of the dtype of their tables.
 
     Source: docs/spec.md, a step.
     """
@@ -51,6 +52,10 @@ class Step:
     c4_state_locs: Tensor | None = None
     c128_state_locs: Tensor | None = None
     window_locs: Tensor | None = None
+    main_cos: Tensor | None = None
+    main_sin: Tensor | None = None
+    compress_cos: Tensor | None = None
+    compress_sin: Tensor | None = None
 
 
 STEP_FIELDS: tuple[str, ...] = tuple(field.name for field in fields(Step))

@@ -13,6 +13,9 @@ from dsv4_npu_ops.layout.kv_layout import KVLayout
 from dsv4_npu_ops.layout.out_cache_loc import OutCacheLoc
 from dsv4_npu_ops.layout.tables import RequestTables
 
+RopeTables = tuple[Tensor, Tensor]
+"""cos and sin ``[max_pos, D]`` of one RoPE base."""
+
 
 @dataclass(slots=True)
 class VerifyStep:
@@ -20,7 +23,8 @@ class VerifyStep:
 
     ``out_cache_loc``: its dense slots are the metadata's, the same tensors. ``c4_cos``, ``c4_sin``, ``c128_cos``,
     ``c128_sin``: float32 ``[cap, D]``, the rows at ``metadata.positions_c4`` and ``positions_c128``; those of the zero
-    tail are the row of position 0.
+    tail are the row of position 0. ``main_cos``, ``main_sin``, ``compress_cos``, ``compress_sin``: ``[num_tokens, D]``,
+    rows of both bases at ``metadata.positions``, or None.
 
     Source: docs/spec.md, a step.
     """
@@ -31,6 +35,10 @@ class VerifyStep:
     c4_sin: Tensor
     c128_cos: Tensor
     c128_sin: Tensor
+    main_cos: Tensor | None = None
+    main_sin: Tensor | None = None
+    compress_cos: Tensor | None = None
+    compress_sin: Tensor | None = None
 
     @classmethod
     def empty(
@@ -42,12 +50,16 @@ class VerifyStep:
         max_seq_len: int | None = None,
         page_tables: CompressMetadata | None = None,
         device: torch.device | None = None,
+        *,
+        main_rope: RopeTables | None = None,
+        compress_rope: RopeTables | None = None,
     ) -> VerifyStep:
         """Uninitialised buffers for the ``out=`` form.
 
         Args:
             layout, num_rows, num_tokens, max_seq_len, page_tables, device: as in ``CompressMetadata.empty``.
-            rope_dim: D, elements of a RoPE row.
+            rope_dim: D, elements of a RoPE row of a group.
+            main_rope, compress_rope: tables of the tokens' rows, ``[max_pos, D]``; None where they are not wanted.
 
         Raises:
             ValueError: a negative number; shared page tables that do not fit.
@@ -58,7 +70,12 @@ class VerifyStep:
         groups = rope_buffers(metadata.positions_c4.shape[0], metadata.positions_c128.shape[0], rope_dim)
         loc = OutCacheLoc.empty(layout, num_rows, num_tokens, device)
         loc.out_c4_loc, loc.out_c128_loc = metadata.c4_loc, metadata.c128_loc
-        return cls(loc, metadata, *empty_tensors(groups.values(), device or layout.device))
+        tokens = [
+            None if table is None else table.new_empty((num_tokens, table.shape[-1]))
+            for tables in (main_rope, compress_rope)
+            for table in tables or (None, None)
+        ]
+        return cls(loc, metadata, *empty_tensors(groups.values(), device or layout.device), *tokens)
 
 
 def rope_buffers(c4_groups: int, c128_groups: int, rope_dim: int) -> dict[str, Buffer]:

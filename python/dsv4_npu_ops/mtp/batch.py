@@ -203,10 +203,11 @@ class StepBuilder:
             for ratio, positions in ((4, metadata.positions_c4), (128, metadata.positions_c128))
             if counts[ratio]
         }
-        return self._target_step(batch, metadata, slots, max(finals), counts, group_rotary)
+        rotary = self._token_rotary(metadata, self._bases)
+        return self._target_step(batch, metadata, slots, max(finals), counts, rotary, group_rotary)
 
     def verify(self, batch: Batch) -> Step:
-        """The target's verify of every row at its committed length: one op for slots, metadata and group RoPE rows.
+        """The target's verify of every row at its committed length: one op for slots, metadata and RoPE rows.
 
         When the host does not know the lengths, every group that the step could complete is computed; those that it
         does not complete are dummies.
@@ -217,13 +218,16 @@ class StepBuilder:
             *self._rope["compress"],
             num_tokens=batch.num_tokens,
             max_seq_len=batch.max_final_len,
+            **{f"{base}_rope": self._rope[base] for base in self._bases},
         )
         if batch.device_lens is None:
             counts = {ratio: batch.completed_groups(ratio) for ratio in (4, 128)}
         else:
             counts = {4: len(built.metadata.positions_c4), 128: len(built.metadata.positions_c128)}
         group_rotary = {4: (built.c4_cos, built.c4_sin), 128: (built.c128_cos, built.c128_sin)}
-        return self._target_step(batch, built.metadata, built.out_cache_loc, batch.max_final_len, counts, group_rotary)
+        rotary = {base: (getattr(built, f"{base}_cos"), getattr(built, f"{base}_sin")) for base in self._bases}
+        slots, longest = built.out_cache_loc, batch.max_final_len
+        return self._target_step(batch, built.metadata, slots, longest, counts, rotary, group_rotary)
 
     def _target_step(
         self,
@@ -232,6 +236,7 @@ class StepBuilder:
         slots: OutCacheLoc,
         max_kv_len: int,
         group_counts: dict[int, int],
+        rotary: dict[str, Rotary],
         group_rotary: dict[int, Rotary],
     ) -> Step:
         return self._step(
@@ -239,7 +244,7 @@ class StepBuilder:
             slots.out_swa_loc,
             batch.max_width,
             max_kv_len,
-            self._token_rotary(metadata, self._bases),
+            rotary,
             state_slots={4: slots.out_c4_state_loc, 128: slots.out_c128_state_loc},
             group_rotary=group_rotary,
             group_counts=group_counts,

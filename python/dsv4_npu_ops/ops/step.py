@@ -13,6 +13,7 @@ from dsv4_npu_ops.layout.kv_layout import POOLS
 from dsv4_npu_ops.layout.step import STEP_FIELDS, Step
 from dsv4_npu_ops.layout.step_rows import StepRows
 from dsv4_npu_ops.layout.tables import RequestTables
+from dsv4_npu_ops.layout.verify_step import RopeTables
 from dsv4_npu_ops.ops.attributes import attributes
 from dsv4_npu_ops.ops.caller_errors import TABLES, caller_errors
 from dsv4_npu_ops.ops.fake_kernels import empty_buffers, fake_kernel, writes_only
@@ -29,10 +30,18 @@ NO_PAGES: list[int] = [-1, -1, -1, -1, 0, 0]
 """What stands for no page: what attention takes for the end of a row, and what state kernels skip."""
 
 # Fields of rows, with as many axes of one element between the first and the last as an engine's buffers have.
-_FIELDS_OF_ROWS = [STEP_FIELDS.index(name) for name in ("c4_cos", "c4_sin", "c128_cos", "c128_sin", "window_locs")]
+_FIELDS_OF_ROWS = [i for i, name in enumerate(STEP_FIELDS) if name.endswith(("_cos", "_sin")) or name == "window_locs"]
+
+TOKEN_TABLES: dict[str, str] = {
+    "main_rope_cos": "main_rope[0]",
+    "main_rope_sin": "main_rope[1]",
+    "compress_rope_cos": "compress_rope[0]",
+    "compress_rope_sin": "compress_rope[1]",
+}
+"""RoPE tables of the tokens: what the op calls them, and what callers write."""
 
 
-@caller_errors(TABLES)
+@caller_errors(TABLES | TOKEN_TABLES)
 def build_step(
     tables: RequestTables,
     rows: StepRows,
@@ -45,6 +54,8 @@ def build_step(
     dummy_pages: Mapping[str, int] | None = None,
     window_block: int = 1,
     closes_cu_seqlens: bool = False,
+    main_rope: RopeTables | None = None,
+    compress_rope: RopeTables | None = None,
 ) -> Step:
     """Fills whatever of a step is asked for, to the last entry, in one launch.
 
@@ -61,6 +72,9 @@ def build_step(
         window_block: rows of ``window_locs`` that belong to one request.
         closes_cu_seqlens: the last of ``cu_seqlens`` is the number of entries of the token tensors, whatever the rows
             bring.
+        main_rope: tables of ``main_cos`` and ``main_sin``, of the base of ratio 0: float32, float16 or bfloat16
+            ``[max_pos, D]``, contiguous, with axes of one element as above.
+        compress_rope: the same of ``compress_cos`` and ``compress_sin``, of the compressed layers' base.
 
     Returns:
         ``out``.
@@ -69,7 +83,7 @@ def build_step(
         ValueError: wrong dtype, shape, device or strides; an output that its pool cannot give; a buffer too small; on a
             CPU also a negative or decreasing length, one beyond ``max_context_len`` or the page tables, an unknown
             request, more live pages than a ring has columns, a slot beyond a mapping. Nothing was written.
-        IndexError: on a CPU, a completed group's position outside the RoPE tables. Nothing was written.
+        IndexError: on a CPU, a position of a token or completed group outside its RoPE tables. Nothing was written.
 
     Source: docs/spec.md, a step.
     """
@@ -90,8 +104,18 @@ def build_step(
         NO_PAGES if dummy_pages is None else _by_pool("dummy_pages", dummy_pages, NO_PAGES),
         window_block,
         closes_cu_seqlens,
+        **token_rope(main_rope, compress_rope),
     )
     return out
+
+
+def token_rope(main_rope: RopeTables | None, compress_rope: RopeTables | None) -> dict[str, Tensor]:
+    """RoPE tables of the tokens that are given, by the names of the op's arguments."""
+    if main_rope is None and compress_rope is None:
+        return {}
+    tables = (*(main_rope or (None, None)), *(compress_rope or (None, None)))
+    named = zip(TOKEN_TABLES, tables, strict=True)
+    return {name: _matrix(TOKEN_TABLES[name], table) for name, table in named if table is not None}
 
 
 def fill_step(
@@ -103,12 +127,14 @@ def fill_step(
     rope_cos: Tensor | None = None,
     rope_sin: Tensor | None = None,
     *unusual: Any,
+    **token_tables: Tensor,
 ) -> None:
     """Calls the op: fills each tensor of ``out`` as the field of the next bit in ``fields``.
 
     Args:
         unusual: ``dummy_slots``, ``dummy_pages``, ``window_block`` and ``closes_cu_seqlens``, where they are not the
             op's defaults: an argument that is not passed costs a call nothing.
+        token_tables: see ``token_rope``.
     """
     if tables.check_reserved:
         check_reserved("step", tables, rows, req_pool_indices)
@@ -126,6 +152,7 @@ def fill_step(
         out,
         fields,
         *unusual,
+        **token_tables,
     )
 
 
@@ -138,6 +165,7 @@ def new_step(
     rope_cos: Tensor | None = None,
     rope_sin: Tensor | None = None,
     *unusual: Any,
+    **token_tables: Tensor,
 ) -> list[Tensor]:
     """Calls the op that allocates: as ``fill_step``, into new tensors, by one call from Python.
 
@@ -160,6 +188,7 @@ def new_step(
         buffers,
         fields,
         *unusual,
+        **token_tables,
     )
     return made
 
@@ -206,13 +235,14 @@ class ResultFields:
         sizes: tuple[Any, ...],
         buffers: Callable[..., Mapping[str, Buffer]],
         *inputs: Tensor | None,
+        **token_tables: Tensor,
     ) -> Sequence[Tensor]:
         """A step into new buffers.
 
         Args:
             sizes: what ``buffers`` is called with, behind the tables, and all that it looks at.
             buffers: gives the buffer of each field.
-            inputs: ``req_pool_indices``, ``rope_cos`` and ``rope_sin`` of ``new_step``.
+            inputs, token_tables: ``req_pool_indices``, ``rope_cos``, ``rope_sin`` and more of ``new_step``.
 
         Returns:
             A tensor for each field, in the order of ``paths``; without entries where the pools cannot give it.
@@ -220,7 +250,7 @@ class ResultFields:
         if torch.compiler.is_compiling():  # sizes may be symbols
             order, fields, in_order = self._buffers(tables, buffers(tables, *sizes))
             made = empty_tensors(order, rows.seq_lens.device)
-            fill_step(tables, rows, made[: fields.bit_count()], fields, *inputs)
+            fill_step(tables, rows, made[: fields.bit_count()], fields, *inputs, **token_tables)
             return [made[i] for i in in_order]
         key = tables.shape, sizes
         found = self._known.get(key)
@@ -230,7 +260,7 @@ class ResultFields:
             order, fields, in_order = self._buffers(tables, buffers(tables, *sizes))
             found = self._known[key] = numbers_of(order), fields, itemgetter(*in_order)
         numbers, fields, take = found
-        return take(new_step(tables, rows, numbers, fields, *inputs))  # type: ignore[no-any-return]
+        return take(new_step(tables, rows, numbers, fields, *inputs, **token_tables))  # type: ignore[no-any-return]
 
     def _buffers(self, tables: RequestTables, buffers: Mapping[str, Buffer]) -> tuple[list[Buffer], int, list[int]]:
         """The op's buffers, its fields, and which of its results is which of ours."""

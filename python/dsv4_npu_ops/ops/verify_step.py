@@ -1,31 +1,37 @@
 """Everything of a target verify, by the op of ``build_step``."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import islice
 
 from torch import Tensor
 
-from dsv4_npu_ops.layout.buffers import Buffer
+from dsv4_npu_ops.layout.buffers import Buffer, number_of
 from dsv4_npu_ops.layout.compress_metadata import CompressMetadata
 from dsv4_npu_ops.layout.out_cache_loc import OutCacheLoc
 from dsv4_npu_ops.layout.step_rows import StepRows
 from dsv4_npu_ops.layout.tables import RequestTables
-from dsv4_npu_ops.layout.verify_step import VerifyStep, rope_buffers
+from dsv4_npu_ops.layout.verify_step import RopeTables, VerifyStep, rope_buffers
 from dsv4_npu_ops.ops.caller_errors import TABLES, caller_errors
 from dsv4_npu_ops.ops.compress_metadata import METADATA_FIELDS
-from dsv4_npu_ops.ops.step import ResultFields, fill_step
+from dsv4_npu_ops.ops.step import TOKEN_TABLES, ResultFields, fill_step, token_rope
 from dsv4_npu_ops.ops.step_sizes import host_num_tokens
 from dsv4_npu_ops.ops.verify_bundle import SLOT_FIELDS
 
 _METADATA = [name for name in METADATA_FIELDS if name not in SLOT_FIELDS]
 _ROPE = ("c4_cos", "c4_sin", "c128_cos", "c128_sin")
-_fields = ResultFields(
+_SHARED = (
     {name: f"out_cache_loc.{name}" for name in SLOT_FIELDS}
     | {name: f"metadata.{METADATA_FIELDS[name]}" for name in _METADATA}
     | {name: name for name in _ROPE}
 )
+_FIELDS: dict[tuple[str, ...], ResultFields] = {
+    bases: ResultFields(_SHARED | {f"{base}_{part}": f"{base}_{part}" for base in bases for part in ("cos", "sin")})
+    for bases in ((), ("main",), ("compress",), ("main", "compress"))
+}
+"""By the RoPE bases of which there are rows of tokens."""
 
 
-@caller_errors(TABLES, out=_fields.names)
+@caller_errors(TABLES | TOKEN_TABLES, out=_FIELDS["main", "compress"].names)
 def build_verify_step(
     tables: RequestTables,
     req_pool_indices: Tensor | None,
@@ -36,12 +42,14 @@ def build_verify_step(
     *,
     num_tokens: int | None = None,
     max_seq_len: int | None = None,
+    main_rope: RopeTables | None = None,
+    compress_rope: RopeTables | None = None,
     out: VerifyStep | None = None,
 ) -> VerifyStep:
     """Slots, metadata and RoPE rows of a target verify, in one launch.
 
     The results equal those of ``flatten_verify_bundle`` (without host lengths), ``build_compress_metadata_verify`` and
-    ``rope_gather`` at ``positions_c4`` and at ``positions_c128``.
+    ``rope_gather`` at ``positions_c4``, at ``positions_c128`` and, of both bases, at ``positions``.
 
     Args:
         tables, req_pool_indices: as in ``build_compress_metadata_verify``.
@@ -49,6 +57,7 @@ def build_verify_step(
         num_draft_tokens: n of this very batch for every row, or ``[B]`` int32 or int64 widths, one a row.
         rope_cos, rope_sin: float32 ``[max_pos, D]`` tables of the compressed layers' base, contiguous, same device.
         num_tokens, max_seq_len: as in ``build_compress_metadata_verify``.
+        main_rope, compress_rope: as in ``build_step``; ``out`` has buffers for the rows of those that are given.
         out: buffers that are overwritten to their last entry (``VerifyStep.empty``); nothing is allocated.
 
     Returns:
@@ -61,38 +70,58 @@ def build_verify_step(
     Source: docs/spec.md, a step.
     """
     rows = StepRows.verify(seq_lens, num_draft_tokens)
+    bases = tuple(base for base, rope in (("main", main_rope), ("compress", compress_rope)) if rope is not None)
+    fields, named = _FIELDS[bases], token_rope(main_rope, compress_rope)
     if out is None:
         if num_tokens is None:
             num_tokens = host_num_tokens(rows)
         if not isinstance(rope_cos, Tensor) or rope_cos.dim() != 2:
             shape = list(rope_cos.shape) if isinstance(rope_cos, Tensor) else rope_cos
             raise ValueError(f"step: rope_cos has shape {shape}, expected 2 dimensions")
-        sizes = seq_lens.shape[0], num_tokens, max_seq_len, rope_cos.shape[1]
-        made = _fields.make(tables, rows, sizes, _buffers, req_pool_indices, rope_cos, rope_sin)
-        return _result(made)
+        token_rows = tuple((name.replace("_rope", ""), number_of(t.dtype), t.shape[1]) for name, t in named.items())
+        sizes = seq_lens.shape[0], num_tokens, max_seq_len, rope_cos.shape[1], token_rows
+        return _result(fields.make(tables, rows, sizes, _buffers, req_pool_indices, rope_cos, rope_sin, **named), named)
     _check_shared_slots(tables, out)
-    fill_step(tables, rows, *_fields.take(out, tables), req_pool_indices, rope_cos, rope_sin)
+    for base in bases:
+        _check_token_rows(out, base)
+    buffers, wanted = fields.take(out, tables)
+    fill_step(tables, rows, buffers, wanted, req_pool_indices, rope_cos, rope_sin, **named)
     return out
 
 
 def _buffers(
-    tables: RequestTables, num_rows: int, num_tokens: int, max_seq_len: int | None, rope_dim: int
+    tables: RequestTables,
+    num_rows: int,
+    num_tokens: int,
+    max_seq_len: int | None,
+    rope_dim: int,
+    token_rows: tuple[tuple[str, int, int], ...],
 ) -> dict[str, Buffer]:
+    """token_rows: field, number of the dtype and elements of each tensor of tokens' RoPE rows."""
     metadata = CompressMetadata.buffers(tables, num_rows, num_tokens, max_seq_len)
     groups = metadata["positions_c4"][1], metadata["positions_c128"][1]
     return (
         OutCacheLoc.buffers(tables, num_rows, num_tokens)
         | {name: metadata[METADATA_FIELDS[name]] for name in _METADATA}
         | rope_buffers(*groups, rope_dim)
+        | {name: (dtype, num_tokens, dim) for name, dtype, dim in token_rows}
     )
 
 
-def _result(tensors: Sequence[Tensor]) -> VerifyStep:
+def _result(tensors: Sequence[Tensor], token_tables: Mapping[str, Tensor]) -> VerifyStep:
     """The slots of groups are one tensor in both parts."""
-    loc = OutCacheLoc(*tensors[: len(SLOT_FIELDS)])
-    positions_c4, positions_c128, *others = tensors[len(SLOT_FIELDS) : -len(_ROPE)]
+    parts = iter(tensors)
+    loc = OutCacheLoc(*islice(parts, len(SLOT_FIELDS)))
+    positions_c4, positions_c128, *others = islice(parts, len(_METADATA))
     metadata = CompressMetadata(positions_c4, positions_c128, loc.out_c4_loc, loc.out_c128_loc, *others)
-    return VerifyStep(loc, metadata, *tensors[-len(_ROPE) :])
+    groups = islice(parts, len(_ROPE))
+    return VerifyStep(loc, metadata, *groups, **{name.replace("_rope", ""): next(parts) for name in token_tables})
+
+
+def _check_token_rows(out: VerifyStep, base: str) -> None:
+    for part in ("cos", "sin"):
+        if getattr(out, f"{base}_{part}") is None:
+            raise ValueError(f"step: out.{base}_{part} is None, expected a buffer for the rows of {base}_rope")
 
 
 def _check_shared_slots(tables: RequestTables, out: VerifyStep) -> None:

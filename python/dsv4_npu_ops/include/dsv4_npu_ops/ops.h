@@ -146,7 +146,11 @@ enum StepField : int64_t {
     kC128Sin,
     kC4StateLocs,
     kC128StateLocs,
-    kWindowLocs
+    kWindowLocs,
+    kMainCos,
+    kMainSin,
+    kCompressCos,
+    kCompressSin
 };
 
 // Forms of a step's rows (docs/spec.md, a step).
@@ -213,11 +217,12 @@ inline const Op<void(Tensor, Tensor, Tensor)> rope_tables_out{"dsv4_npu_ops::rop
 inline const Op<std::tuple<at::Tensor, at::Tensor>(Tensors, Tensor, Tensor, Integers, int64_t, Integers, int64_t)>
     share_pages{"dsv4_npu_ops::share_pages", ""};
 inline const Op<void(Tensors, Integers, MaybeTensor, Tensor, MaybeTensor, MaybeTensor, MaybeTensor, int64_t, int64_t,
-                     int64_t, int64_t, Tensors, int64_t, Integers, Integers, int64_t, bool)>
+                     int64_t, int64_t, Tensors, int64_t, Integers, Integers, int64_t, bool, MaybeTensor, MaybeTensor,
+                     MaybeTensor, MaybeTensor)>
     step{"dsv4_npu_ops::step", ""};
 inline const Op<std::vector<at::Tensor>(Tensors, Integers, MaybeTensor, Tensor, MaybeTensor, MaybeTensor, MaybeTensor,
-                                        int64_t, int64_t, int64_t, int64_t, Integers, int64_t, Integers,
-                                        Integers, int64_t, bool)>
+                                        int64_t, int64_t, int64_t, int64_t, Integers, int64_t, Integers, Integers,
+                                        int64_t, bool, MaybeTensor, MaybeTensor, MaybeTensor, MaybeTensor)>
     step_new{"dsv4_npu_ops::step", "new"};
 inline const Op<std::tuple<c10::SymInt, c10::SymInt, c10::SymInt, c10::SymInt, c10::SymInt, at::Tensor>(
     Tensor, MaybeTensor, int64_t, int64_t)>
