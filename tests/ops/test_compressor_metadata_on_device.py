@@ -1,6 +1,7 @@
 """Requests of compressor_metadata that a device scans by the vector unit, and those left to the scalar unit."""
 
 import random
+from itertools import accumulate
 
 import pytest
 import torch
@@ -27,7 +28,7 @@ def steps(num_reqs, ratio):
 def slots(ratio, starts, widths, rows, num_rows, dtypes, without=None):
     """The op's slots and the oracle's; the oracle does not see request ``without``, which brings none."""
     blocks = torch.arange(1, 50 * 64 + 1, dtype=torch.int32).view(50, 64)
-    cu_seqlens = [sum(widths[:i]) for i in range(len(widths) + 1)]
+    cu_seqlens = list(accumulate(widths, initial=0))
     got = dsv4_npu_ops.compressor_metadata(
         None,
         None,
@@ -57,6 +58,38 @@ def test_requests_of_several_chunks(ascend_sim, num_reqs, ratio, dtypes):
     got, want = slots(ratio, *steps(num_reqs, ratio), 5000, dtypes)
     assert got == want
     assert ascend_sim.take_errors() == []
+
+
+@pytest.mark.device_only
+def test_more_chunks_than_marks(ascend_sim):
+    """Of 33000 requests few bring groups; the second block goes back to a mark behind which several chunks lie."""
+    starts, widths, rows = [0] * 33000, [0] * 33000, [0] * 33000
+    for request in (0, 511, 512, 9000, 20000, 32768, 32999):
+        widths[request], rows[request] = 8, request % 50
+    ascend_sim.force_blocks(2)
+    got, want = slots(4, starts, widths, rows, 16, [torch.int32] * 3)
+    ascend_sim.force_blocks(0)
+    assert got == want
+    assert ascend_sim.take_errors() == []
+
+
+@pytest.mark.device_only
+def test_more_groups_than_int32(ascend_sim):
+    many = (1 << 31) - 1
+    got = dsv4_npu_ops.compressor_metadata(
+        None,
+        None,
+        torch.tensor([0, many, 2 * many]),
+        torch.tensor([0, 0]),
+        torch.tensor([[7], [9]], dtype=torch.int32),
+        BLOCK_SIZE,
+        FLAT,
+        1,
+        4,
+        2,
+    )
+    assert got.slot_mapping.tolist() == [112, 113, 114, 115] and got.positions.tolist() == [0, 1, 2, 3]
+    assert ascend_sim.take_errors() == [[6, 4, 0, many, 0, 0, 0, 0]]
 
 
 @pytest.mark.device_only

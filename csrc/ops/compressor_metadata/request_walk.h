@@ -39,7 +39,7 @@ class RequestWalk {
     // Groups of all requests; remembers the walk at equal distances.
     __aicore__ inline int64_t survey() {
         const int64_t chunks = ceil_div<int64_t>(p_.num_reqs, kRequestChunk);
-        mark_chunks_ = max_of<int64_t>(1, ceil_div<int64_t>(chunks, kMarks));
+        mark_chunks_ = ceil_div<int64_t>(chunks, kMarks);
         int64_t row = 0;
         scan_.prepare();
         for (int64_t chunk = 0; chunk < chunks; ++chunk) {
@@ -183,7 +183,7 @@ class RequestWalk {
     // Rows before every mark_chunks_-th chunk.
     int64_t marks_[kMarks];
     int64_t num_marks_ = 0;
-    int64_t mark_chunks_ = 1;
+    int64_t mark_chunks_ = 0;
 };
 
 }  // namespace dsv4::kernel
