@@ -41,7 +41,7 @@ static_assert((kRowArrays * row_array_elems(kMaxDeviceRows) + kTileEntries + kSc
 
 // UB of a scan of at most `lanes` rows by V, with so many areas of the caller's own (device/lane_scan.h), in int32.
 DSV4_HOST_DEVICE constexpr int64_t lane_scan_elems(int64_t lanes, int64_t areas) {
-    return (areas + 6) * (lanes + kLaneElems) + 2 * (lanes / 2);
+    return (areas + 7) * (lanes + kLaneElems) + 2 * (lanes / 2);
 }
 
 constexpr int64_t kGrainBytes = 16 * 1024;  // output of a block, as far as there are cores

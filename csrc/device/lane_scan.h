@@ -1,5 +1,5 @@
 // Arithmetic of V over rows that lie in UB, an int32 for each: what S finds row by row for hundreds of rows in the time
-// of ten. Whatever is wrong with a row shows as a number below 0 in its lane; rows with one are left to S.
+// of ten. Whatever is wrong with a row leaves a bit in its lane; rows with one are left to S.
 #pragma once
 
 #include "common/step_launch.h"
@@ -22,7 +22,7 @@ class LaneScan {
     // Starts on n rows, at least one.
     __aicore__ inline void begin(uint32_t n) {
         n_ = static_cast<int32_t>(n);
-        AscendC::Duplicate(worst(), int32_t{0}, static_cast<int32_t>(kLanes));
+        AscendC::Duplicate(faults(), int32_t{0}, static_cast<int32_t>(kLanes));
         AscendC::Muls(offsets(4), iota_, int32_t{4}, n_ + 1);
         AscendC::Muls(offsets(8), iota_, int32_t{8}, n_ + 1);
         AscendC::PipeBarrier<PIPE_V>();
@@ -33,88 +33,77 @@ class LaneScan {
     // The caller's, with room for kLanes + 8.
     __aicore__ inline LocalTensor<int32_t> area(uint32_t number) const { return scratch_[(kOwn + number) * kArea]; }
 
-    __aicore__ inline void must_not_be_negative(const LocalTensor<int32_t>& values) const {
-        AscendC::Min(worst(), worst(), values, n_);
+    // Numbers that are not 0 are faults.
+    __aicore__ inline void must_be_zero(const LocalTensor<int32_t>& values) const {
+        const LocalTensor<uint16_t> bits = faults().template ReinterpretCast<uint16_t>();
+        AscendC::Or(bits, bits, values.template ReinterpretCast<uint16_t>(), 2 * n_);
         AscendC::PipeBarrier<PIPE_V>();
     }
 
-    __aicore__ inline void must_not_exceed(const LocalTensor<int32_t>& values, int64_t most) const {
-        AscendC::Muls(aux(), values, int32_t{-1}, n_);
+    // to = from, another buffer, cut off at 0 and `most`, so that arithmetic on it stays within int32; what is cut off is a
+    // fault.
+    __aicore__ inline void take_within(const LocalTensor<int32_t>& to, const LocalTensor<int32_t>& from,
+                                       int64_t most) const {
+        clamp(to, from, 0, most);
+        AscendC::Sub(aux(), from, to, n_);
         AscendC::PipeBarrier<PIPE_V>();
-        AscendC::Adds(aux(), aux(), static_cast<int32_t>(most), n_);
-        AscendC::PipeBarrier<PIPE_V>();
-        must_not_be_negative(aux());
+        must_be_zero(aux());
     }
 
-    __aicore__ inline void clamp(const LocalTensor<int32_t>& to, const LocalTensor<int32_t>& from, int32_t least,
-                                 int64_t most) const {
-        AscendC::Maxs(to, from, least, n_);
+    // The same where `live` is 1; 0 where it is 0.
+    __aicore__ inline void take_live_within(const LocalTensor<int32_t>& to, const LocalTensor<int32_t>& from,
+                                            const LocalTensor<int32_t>& live, int64_t most) const {
+        AscendC::Mul(fresh(), from, live, n_);
         AscendC::PipeBarrier<PIPE_V>();
-        AscendC::Mins(to, to, static_cast<int32_t>(most), n_);
-        AscendC::PipeBarrier<PIPE_V>();
+        take_within(to, fresh(), most);
     }
 
-    // The low words, as many entries after each row's own as `shift` says. Returns lanes that hold -1 where the high
-    // word is not 0; the next call of this object that has no result in them uses them again.
-    __aicore__ inline LocalTensor<int32_t> narrow(const LocalTensor<int32_t>& to, const RowValues& values,
-                                                  uint32_t shift) const {
-        gather_words(to, values, shift, 0);
-        if (!values.is_int64()) {
-            AscendC::Duplicate(aux(), int32_t{0}, n_);
-            AscendC::PipeBarrier<PIPE_V>();
-            return aux();
-        }
-        gather_words(aux(), values, shift, 1);
-        clamp(aux(), aux(), -1, 1);
-        AscendC::Mul(aux(), aux(), aux(), n_);
-        AscendC::PipeBarrier<PIPE_V>();
-        AscendC::Muls(aux(), aux(), int32_t{-1}, n_);
-        AscendC::PipeBarrier<PIPE_V>();
-        return aux();
-    }
-
-    // Numbers from 0 to `most`. In rows with others they are replaced, so that arithmetic on them stays within int32.
+    // Numbers from 0 to `most`, as many entries after each row's own as `shift` says.
     __aicore__ inline void take(const LocalTensor<int32_t>& to, const RowValues& values, uint32_t shift,
                                 int64_t most) const {
-        must_not_be_negative(narrow(to, values, shift));
-        bound(to, most);
+        if (values.is_int64()) {
+            gather_words(fresh(), values, shift, 1);
+            must_be_zero(fresh());
+        }
+        gather_words(fresh(), values, shift, 0);
+        take_within(to, fresh(), most);
     }
 
-    // take() of numbers that may be negative: live[i] is then 0, else 1, and the number 0.
-    __aicore__ inline void take_live(const LocalTensor<int32_t>& to, const LocalTensor<int32_t>& live,
-                                     const RowValues& values, int64_t most) const {
-        gather_words(to, values, 0, 0);
-        AscendC::Mins(aux(), to, int32_t{0}, n_);
-        AscendC::PipeBarrier<PIPE_V>();
-        AscendC::Maxs(aux(), aux(), int32_t{-1}, n_);
-        AscendC::PipeBarrier<PIPE_V>();
+    // The same where `live` is 1; 0 where it is 0, whatever stands there.
+    __aicore__ inline void take_live(const LocalTensor<int32_t>& to, const RowValues& values,
+                                     const LocalTensor<int32_t>& live, int64_t most) const {
         if (values.is_int64()) {
-            // The high word has the sign, and no positive number has one.
+            gather_words(fresh(), values, 0, 1);
+            AscendC::Mul(fresh(), fresh(), live, n_);
+            AscendC::PipeBarrier<PIPE_V>();
+            must_be_zero(fresh());
+        }
+        gather_words(fresh(), values, 0, 0);
+        take_live_within(to, fresh(), live, most);
+    }
+
+    // Numbers from 0 to `most`, or negative ones, for which `live` becomes 0, else 1, and the number 0.
+    __aicore__ inline void take_if_positive(const LocalTensor<int32_t>& to, const LocalTensor<int32_t>& live,
+                                            const RowValues& values, int64_t most) const {
+        gather_words(to, values, 0, 0);
+        clamp(aux(), to, -1, 0);
+        if (values.is_int64()) {
+            // The high word has the sign, -1 or 0 once it is cut off, and no low word of a positive number has one.
             gather_words(live, values, 0, 1);
             clamp(live, live, -1, 1);
             AscendC::Sub(aux(), aux(), live, n_);
             AscendC::PipeBarrier<PIPE_V>();
-            must_not_be_negative(aux());
+            AscendC::Mins(aux(), aux(), int32_t{0}, n_);
+            AscendC::PipeBarrier<PIPE_V>();
+            must_be_zero(aux());
+            AscendC::Mins(live, live, int32_t{0}, n_);
+            AscendC::PipeBarrier<PIPE_V>();
             AscendC::Adds(live, live, int32_t{1}, n_);
         } else {
             AscendC::Adds(live, aux(), int32_t{1}, n_);
         }
         AscendC::PipeBarrier<PIPE_V>();
-        AscendC::Mins(live, live, int32_t{1}, n_);
-        AscendC::PipeBarrier<PIPE_V>();
-        AscendC::Mul(to, to, live, n_);
-        AscendC::PipeBarrier<PIPE_V>();
-        bound(to, most);
-    }
-
-    // Like take(), of numbers that are there already.
-    __aicore__ inline void bound(const LocalTensor<int32_t>& values, int64_t most) const {
-        must_not_be_negative(values);
-        AscendC::Maxs(values, values, int32_t{0}, n_);
-        AscendC::PipeBarrier<PIPE_V>();
-        must_not_exceed(values, most);
-        AscendC::Mins(values, values, static_cast<int32_t>(most), n_);
-        AscendC::PipeBarrier<PIPE_V>();
+        take_live_within(to, to, live, most);
     }
 
     // Where add_up() expects its numbers. Their sum and `before` together stay within int32.
@@ -149,34 +138,44 @@ class LaneScan {
         while (left / 2 >= n_ && left > kLaneElems) {
             left /= 2;
         }
+        const LocalTensor<uint16_t> bits = faults().template ReinterpretCast<uint16_t>();
         while (left > kLaneElems) {
             left /= 2;
-            AscendC::Min(worst(), worst(), worst()[static_cast<uint32_t>(left)], left);
+            AscendC::Or(bits, bits, bits[static_cast<uint32_t>(2 * left)], 2 * left);
             AscendC::PipeBarrier<PIPE_V>();
         }
         order<AscendC::HardEvent::V_S>();
-        for (uint32_t lane = 0; lane < static_cast<uint32_t>(kLaneElems); ++lane) {
-            if (worst().GetValue(lane) < 0) {
-                return false;
-            }
+        const LocalTensor<int64_t> pairs = faults().template ReinterpretCast<int64_t>();
+        int64_t fault = 0;
+        for (uint32_t pair = 0; pair < static_cast<uint32_t>(kLaneElems) / 2; ++pair) {
+            fault |= pairs.GetValue(pair);
         }
-        return true;
+        return fault == 0;
     }
 
   private:
     // A number for each row, and one more.
     static constexpr uint32_t kArea = kLanes + static_cast<uint32_t>(kLaneElems);
     static constexpr uint32_t kZeros = kLanes / 2;  // in front of what is added up
-    static constexpr uint32_t kOwn = 4;
+    static constexpr uint32_t kOwn = 5;
 
-    __aicore__ inline LocalTensor<int32_t> worst() const { return scratch_; }
+    __aicore__ inline LocalTensor<int32_t> faults() const { return scratch_; }
     __aicore__ inline LocalTensor<int32_t> aux() const { return scratch_[kArea]; }
+    __aicore__ inline LocalTensor<int32_t> fresh() const { return scratch_[2 * kArea]; }  // not checked yet
     // Of an element of `bytes` bytes: iota times that.
     __aicore__ inline LocalTensor<int32_t> offsets(uint32_t bytes) const {
-        return scratch_[(bytes == 4 ? 2 : 3) * kArea];
+        return scratch_[(bytes == 4 ? 3 : 4) * kArea];
     }
     __aicore__ inline LocalTensor<int32_t> sums(uint32_t turn) const {
         return scratch_[(kOwn + static_cast<uint32_t>(areas)) * kArea + turn * (kZeros + kArea)];
+    }
+
+    __aicore__ inline void clamp(const LocalTensor<int32_t>& to, const LocalTensor<int32_t>& from, int32_t least,
+                                 int64_t most) const {
+        AscendC::Maxs(to, from, least, n_);
+        AscendC::PipeBarrier<PIPE_V>();
+        AscendC::Mins(to, to, static_cast<int32_t>(most), n_);
+        AscendC::PipeBarrier<PIPE_V>();
     }
 
     __aicore__ inline void gather(const LocalTensor<int32_t>& to, const LocalTensor<int32_t>& from, uint32_t elem_bytes,

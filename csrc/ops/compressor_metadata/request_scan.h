@@ -39,11 +39,11 @@ class RequestScan {
             return false;
         }
         lanes_.begin(n);
-        lanes_.take(ends(), inputs.cu_seqlens, 1, kMostScannedLength);
+        lanes_.take(starts(), inputs.cu_seqlens, 1, kMostScannedLength);
         lanes_.take(to.table_rows, inputs.cu_seqlens, 0, kMostScannedLength);
-        AscendC::Sub(ends(), ends(), to.table_rows, lanes_.rows());
+        AscendC::Sub(starts(), starts(), to.table_rows, lanes_.rows());
         AscendC::PipeBarrier<PIPE_V>();
-        lanes_.bound(ends(), kMostScannedTokens);
+        lanes_.take_within(ends(), starts(), kMostScannedTokens);
         count(inputs, to);
         take_table_rows(first, inputs, to.table_rows);
         return lanes_.all_good();
@@ -57,7 +57,7 @@ class RequestScan {
 
     // completed_groups
     __aicore__ inline void count(const RequestInputs& inputs, const ScannedRequests& to) const {
-        lanes_.take_live(starts(), live(), inputs.start_pos, kMostScannedLength);
+        lanes_.take_if_positive(starts(), live(), inputs.start_pos, kMostScannedLength);
         AscendC::Add(ends(), ends(), starts(), lanes_.rows());
         AscendC::ShiftRight(to.first_groups, starts(), p_->ratio_shift, lanes_.rows());
         AscendC::PipeBarrier<PIPE_V>();
@@ -74,18 +74,12 @@ class RequestScan {
     // Requests without groups may have any; 0 stands for it.
     __aicore__ inline void take_table_rows(int64_t first, const RequestInputs& inputs, const LocalTensor<int32_t>& to) const {
         if (p_->has_requests != 0) {
-            const LocalTensor<int32_t> beyond = lanes_.narrow(to, inputs.requests, 0);
-            AscendC::Mul(beyond, beyond, live(), lanes_.rows());
-            AscendC::PipeBarrier<PIPE_V>();
-            lanes_.must_not_be_negative(beyond);
+            lanes_.take_live(to, inputs.requests, live(), most_rows_ - 1);
         } else {
-            AscendC::Adds(to, iota_, static_cast<int32_t>(first), lanes_.rows());
+            AscendC::Adds(ends(), iota_, static_cast<int32_t>(first), lanes_.rows());
             AscendC::PipeBarrier<PIPE_V>();
+            lanes_.take_live_within(to, ends(), live(), most_rows_ - 1);
         }
-        lanes_.clamp(to, to, -1, most_rows_);
-        AscendC::Mul(to, to, live(), lanes_.rows());
-        AscendC::PipeBarrier<PIPE_V>();
-        lanes_.bound(to, most_rows_ - 1);
     }
 
     const CompressorMetadataParams* p_ = nullptr;

@@ -75,9 +75,9 @@ class WriteScan {
     __aicore__ inline void take_intervals(const WriteRowInputs& inputs, const ScannedWriteRows& to) const {
         lanes_.take(ends(), inputs.ends, 0, longest_);
         lanes_.take(to.starts, inputs.starts, 0, longest_);
-        AscendC::Sub(tokens(), ends(), to.starts, lanes_.rows());
+        AscendC::Sub(pages(), ends(), to.starts, lanes_.rows());
         AscendC::PipeBarrier<PIPE_V>();
-        lanes_.bound(tokens(), kMostScannedTokens);
+        lanes_.take_within(tokens(), pages(), kMostScannedTokens);
         // Where a row is wrong too, so that no sum leaves int32.
         AscendC::Add(ends(), to.starts, tokens(), lanes_.rows());
         AscendC::Mins(live(), tokens(), int32_t{1}, lanes_.rows());
@@ -90,14 +90,7 @@ class WriteScan {
 
     // Whatever the index of a padding row is.
     __aicore__ inline void take_requests(const WriteRowInputs& inputs, const ScannedWriteRows& to) const {
-        const LocalTensor<int32_t> beyond = lanes_.narrow(to.requests, inputs.requests, 0);
-        AscendC::Mul(beyond, beyond, live(), lanes_.rows());
-        AscendC::PipeBarrier<PIPE_V>();
-        lanes_.must_not_be_negative(beyond);
-        lanes_.clamp(to.requests, to.requests, -1, most_requests_);
-        AscendC::Mul(to.requests, to.requests, live(), lanes_.rows());
-        AscendC::PipeBarrier<PIPE_V>();
-        lanes_.bound(to.requests, most_requests_ - 1);
+        lanes_.take_live(to.requests, inputs.requests, live(), most_requests_ - 1);
     }
 
     // fits_ring
@@ -111,9 +104,7 @@ class WriteScan {
         AscendC::PipeBarrier<PIPE_V>();
         AscendC::Sub(pages(), end_pages(), pages(), lanes_.rows());
         AscendC::PipeBarrier<PIPE_V>();
-        AscendC::Mul(pages(), pages(), live(), lanes_.rows());
-        AscendC::PipeBarrier<PIPE_V>();
-        lanes_.must_not_exceed(pages(), a.columns);
+        lanes_.take_live_within(end_pages(), pages(), live(), a.columns);
     }
 
     // write_units, added up.
@@ -134,11 +125,9 @@ class WriteScan {
 
     // Padding may have a state start before its end.
     __aicore__ inline void count_states(const LocalTensor<int32_t>& state_starts) const {
-        AscendC::Sub(lanes_.addends(), ends(), state_starts, lanes_.rows());
+        AscendC::Sub(pages(), ends(), state_starts, lanes_.rows());
         AscendC::PipeBarrier<PIPE_V>();
-        AscendC::Mul(lanes_.addends(), lanes_.addends(), live(), lanes_.rows());
-        AscendC::PipeBarrier<PIPE_V>();
-        lanes_.bound(lanes_.addends(), kMostScannedTokens);
+        lanes_.take_live_within(lanes_.addends(), pages(), live(), kMostScannedTokens);
     }
 
     __aicore__ inline bool accept(uint32_t n, const ScannedWriteRows& to, int64_t* totals) const {
