@@ -49,8 +49,8 @@ class PageTables {
   private:
     // Entries [column, column + entries) of a row of the output, which the tile holds from `area` on.
     struct Stretch {
-        int64_t row;
-        int64_t column;
+        int32_t row;
+        int32_t column;
         uint32_t entries;
         uint32_t area;
     };
@@ -143,13 +143,14 @@ class PageTables {
     }
 
     __aicore__ inline void add(int64_t row, int64_t column, uint32_t entries) {
-        stretches_[count_++] = Stretch{row, column, entries, used_};
+        stretches_[count_++] = Stretch{static_cast<int32_t>(row), static_cast<int32_t>(column), entries, used_};
         used_ += round_up<uint32_t>(entries, kLaneElems);
     }
 
     __aicore__ inline TileSpan span_of(const Stretch& stretch, const StepRow& row) const {
         const PageSpan span = page_span(pool_, row, p_);
-        return TileSpan{max_of(span.begin, stretch.column), min_of(span.end, stretch.column + stretch.entries)};
+        return TileSpan{max_of<int64_t>(span.begin, stretch.column),
+                        min_of<int64_t>(span.end, int64_t{stretch.column} + stretch.entries)};
     }
 
     // Makes the entries of the stretches added since the last tile, for MTE3.

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "device/repeat_row.h"
-#include "device/row_pieces.h"
+#include "device/row_runs.h"
 #include "device/step_rows.h"
 
 namespace dsv4::kernel {
@@ -20,29 +20,26 @@ class RopeRows {
             return;
         }
         const RopeOutputs outputs = rope_outputs(rows_.step(), stage);
-        const LocalTensor<int32_t> prefix = rows_.prefix(outputs.shift);
-        const int64_t num_rows = rows_.params().num_rows;
-        const int64_t live = prefix.GetValue(static_cast<uint32_t>(num_rows));
+        const int64_t live = rows_.total(outputs.shift);
         const BlockShare share = part.uneven_share(outputs.entries, live, kRopeTimes, 1);
         start(outputs);
         rows_.next_stage();
-        pieces_.start(prefix, num_rows, share, tile_rows_, 1);
-        while (pieces_.next_tile()) {
+        runs_.start(rows_, outputs.shift, share, tile_rows_, 1);
+        while (runs_.next_tile()) {
             order<AscendC::HardEvent::MTE3_MTE2>();
             order<AscendC::HardEvent::MTE3_V>();
-            for (uint32_t i = 0; i < pieces_.count(); ++i) {
-                const Piece& piece = pieces_[i];
-                if (piece.row == num_rows || rows_.count(piece.row) == 0) {
-                    repeat_first_rows(piece);
+            for (uint32_t i = 0; i < runs_.count(); ++i) {
+                if (runs_[i].empty()) {
+                    repeat_first_rows(runs_[i]);
                 } else {
-                    fetch(piece, outputs.shift);
+                    fetch(runs_[i], outputs.shift);
                 }
             }
             order<AscendC::HardEvent::MTE2_MTE3>();
             order<AscendC::HardEvent::V_MTE3>();
             // Areas follow each other without gaps.
             for (uint32_t i = 0; i < count_; ++i) {
-                store_rows(outs_[i][static_cast<uint64_t>(pieces_[0].entry) * row_halves_], tile(i, 0), pieces_.used(),
+                store_rows(outs_[i][static_cast<uint64_t>(runs_.entry()) * row_halves_], tile(i, 0), runs_.used(),
                            row_halves_, pitch_);
             }
         }
@@ -74,7 +71,7 @@ class RopeRows {
     }
 
     // Padding and the tail have the row of position 0. It lies behind the rows of each tile.
-    __aicore__ inline void repeat_first_rows(const Piece& piece) {
+    __aicore__ inline void repeat_first_rows(const UnitRun& run) {
         if (!has_first_rows_) {
             for (uint32_t i = 0; i < count_; ++i) {
                 load(tile(i, tile_rows_), tables_[i], row_halves_);
@@ -83,28 +80,31 @@ class RopeRows {
             has_first_rows_ = true;
         }
         for (uint32_t i = 0; i < count_; ++i) {
-            repeat_row(words(i, piece.area), words(i, tile_rows_), piece.units, pitch_ / 2);
+            repeat_row(tile(i, run.area).template ReinterpretCast<int16_t>(),
+                       tile(i, tile_rows_).template ReinterpretCast<int16_t>(), static_cast<uint32_t>(run.lanes), pitch_);
         }
     }
 
     // Rows of consecutive groups lie 1 << shift rows apart. Rows past the table are NaN.
-    __aicore__ inline void fetch(const Piece& piece, int32_t shift) {
+    __aicore__ inline void fetch(const UnitRun& run, int32_t shift) {
         const int64_t ratio = int64_t{1} << shift;
-        const int64_t position = group_position((rows_.start(piece.row) >> shift) + piece.offset, ratio);
+        const int64_t position = group_position(run.first, ratio);
         const int64_t in_table = position < max_pos_ ? ((max_pos_ - position - 1) >> shift) + 1 : 0;
-        const uint32_t valid = static_cast<uint32_t>(min_of<int64_t>(piece.units, in_table));
+        const uint32_t lanes = static_cast<uint32_t>(run.lanes);
+        const uint32_t valid = static_cast<uint32_t>(min_of<int64_t>(lanes, in_table));
         for (uint32_t i = 0; i < count_; ++i) {
             if (valid > 0) {
-                load_rows(tile(i, piece.area), tables_[i][static_cast<uint64_t>(position) * row_halves_], valid,
+                load_rows(tile(i, run.area), tables_[i][static_cast<uint64_t>(position) * row_halves_], valid,
                           row_halves_, static_cast<uint32_t>(ratio - 1) * row_halves_, pitch_);
             }
-            if (valid < piece.units) {
-                AscendC::Duplicate(words(i, piece.area + valid), nan_,
-                                   static_cast<int32_t>((piece.units - valid) * pitch_ / 2));
+            if (valid < lanes) {
+                AscendC::Duplicate(words(i, run.area + valid), nan_,
+                                   static_cast<int32_t>((lanes - valid) * pitch_ / 2));
             }
         }
-        if (valid < piece.units) {
-            rows_.errors().report(kErrorPositionOutOfRange, piece.entry + valid, position + valid * ratio);
+        if (valid < lanes) {
+            // Areas follow each other as entries do.
+            rows_.errors().report(kErrorPositionOutOfRange, runs_.entry() + run.area + valid, position + valid * ratio);
         }
     }
 
@@ -122,7 +122,7 @@ class RopeRows {
 
     StepRows& rows_;
     const StepAddresses& memory_;
-    RowPieces pieces_;
+    RowRuns runs_;
     GlobalTensor<uint16_t> tables_[2], outs_[2];
     int64_t max_pos_ = 0;
     uint32_t count_ = 0;       // of the outputs that are asked for

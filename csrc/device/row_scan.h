@@ -8,6 +8,8 @@
 
 namespace dsv4::kernel {
 
+constexpr int32_t kNoRequest = -1;
+
 // Arrays of the rows, from the chunk's first row on; the prefixes have an entry more.
 struct ScannedRows {
     LocalTensor<int32_t> starts, counts, requests;
@@ -165,7 +167,7 @@ class RowScan {
         take_within(widths(), fresh(), p_->scanned_width);
     }
 
-    // A padding row's request is 0, whatever its index is.
+    // A padding row's request is kNoRequest, whatever its index is.
     __aicore__ inline void take_requests(int64_t first, const RowValues& values, const LocalTensor<int32_t>& to) const {
         const StepRowsParams& p = p_->rows;
         if (p.has_requests == 0) {
@@ -184,6 +186,10 @@ class RowScan {
         AscendC::Mul(fresh(), fresh(), live(), n_);
         AscendC::PipeBarrier<PIPE_V>();
         take_within(to, fresh(), max_of<int64_t>(0, min_of(kMostScannedLength, p.max_requests) - 1));
+        AscendC::Add(to, to, live(), n_);
+        AscendC::PipeBarrier<PIPE_V>();
+        AscendC::Adds(to, to, kNoRequest, n_);
+        AscendC::PipeBarrier<PIPE_V>();
     }
 
     __aicore__ inline void count_tokens(const LocalTensor<int32_t>& before, int64_t already) const {

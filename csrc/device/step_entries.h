@@ -3,7 +3,7 @@
 #pragma once
 
 #include "device/pool_slots.h"
-#include "device/row_pieces.h"
+#include "device/row_runs.h"
 #include "device/step_rows.h"
 
 namespace dsv4::kernel {
@@ -20,20 +20,16 @@ class StepEntries {
         if (part.empty()) {
             return;
         }
-        const LocalTensor<int32_t> prefix = rows_.prefix(outputs.shift);
-        const int64_t live = prefix.GetValue(static_cast<uint32_t>(p.rows.num_rows));
+        const int64_t live = rows_.total(outputs.shift);
         // Shares meet at multiples of 32 bytes of int32.
         const BlockShare share = part.uneven_share(outputs.entries, live, kEntryTimes, kLaneElems);
         if (share.begin == share.end) {
             return;
         }
         rows_.next_stage();
-        pieces_.start(prefix, p.rows.num_rows, share, kSlotTileLanes, kLaneElems);
-        while (pieces_.next_tile()) {
-            for (uint32_t i = 0; i < pieces_.count(); ++i) {
-                runs_[i] = run_of(pieces_[i], outputs.shift);
-            }
-            slots_.start(runs_, pieces_.count(), pieces_.used());
+        runs_.start(rows_, outputs.shift, share, kSlotTileLanes, kLaneElems);
+        while (runs_.next_tile()) {
+            slots_.start(runs_.runs(), runs_.count(), runs_.used());
             if (wants(p, outputs.positions)) {
                 write_positions(outputs);
             }
@@ -46,16 +42,6 @@ class StepEntries {
     }
 
   private:
-    // A piece's units; behind the last row and in rows of padding, none.
-    __aicore__ inline UnitRun run_of(const Piece& piece, int32_t shift) {
-        const int32_t units = static_cast<int32_t>(piece.units);
-        if (piece.row == rows_.params().num_rows || rows_.count(piece.row) == 0) {
-            return UnitRun{0, 0, units, 0, 0, piece.area};
-        }
-        return UnitRun{rows_.request(piece.row), (rows_.start(piece.row) >> shift) + piece.offset, units, 0, units,
-                       piece.area};
-    }
-
     __aicore__ inline void write_positions(const EntryOutputs& outputs) {
         // The store of the tile before reads what V writes next.
         order<AscendC::HardEvent::MTE3_V>();
@@ -83,21 +69,20 @@ class StepEntries {
 
     template <typename T>
     __aicore__ inline void store_tile(const GlobalTensor<T>& target, const LocalTensor<T>& tile) {
-        for (uint32_t i = 0; i < pieces_.count();) {
-            const Piece& piece = pieces_[i];
-            const uint32_t equal = pieces_.equal_pieces(i);
-            store_rows(target[static_cast<uint64_t>(piece.entry)], tile[piece.area], equal, piece.units,
-                       round_up<uint32_t>(piece.units, kLaneElems));
+        uint64_t entry = static_cast<uint64_t>(runs_.entry());
+        for (uint32_t i = 0; i < runs_.count();) {
+            const uint32_t lanes = static_cast<uint32_t>(runs_[i].lanes);
+            const uint32_t equal = runs_.equal_runs(i);
+            store_rows(target[entry], tile[runs_[i].area], equal, lanes, round_up<uint32_t>(lanes, kLaneElems));
+            entry += equal * lanes;
             i += equal;
         }
     }
 
     StepRows& rows_;
     const StepAddresses& memory_;
-    RowPieces pieces_;
+    RowRuns runs_;
     PoolSlots slots_;
-    UnitRun runs_[kMaxRuns];
 };
-static_assert(kTilePieces <= kMaxRuns);
 
 }  // namespace dsv4::kernel

@@ -70,7 +70,8 @@ class StepRows {
 
     __aicore__ inline int64_t start(int64_t index) const { return starts().GetValue(static_cast<uint32_t>(index)); }
     __aicore__ inline int64_t count(int64_t index) const { return counts().GetValue(static_cast<uint32_t>(index)); }
-    __aicore__ inline int64_t request(int64_t index) { return array(2).GetValue(static_cast<uint32_t>(index)); }
+    // kNoRequest of a row of padding.
+    __aicore__ inline int64_t request(int64_t index) const { return array(2).GetValue(static_cast<uint32_t>(index)); }
 
     // int32 [num_rows]
     __aicore__ inline const LocalTensor<int32_t>& starts() const { return array(0); }
@@ -79,6 +80,11 @@ class StepRows {
     // Tokens (shift 0) or groups of 1 << shift tokens before each row, int32 [num_rows + 1].
     __aicore__ inline const LocalTensor<int32_t>& prefix(int32_t shift) const {
         return array(shift == 0 ? 3 : shift == kShiftC4 ? 4 : 5);
+    }
+
+    // Of all rows.
+    __aicore__ inline int64_t total(int32_t shift) const {
+        return prefix(shift).GetValue(static_cast<uint32_t>(p_.num_rows));
     }
 
     __aicore__ inline LocalTensor<int32_t> iota() { return iota_buffer_.Get<int32_t>(); }
@@ -122,7 +128,7 @@ class StepRows {
         }
         starts().SetValue(index, static_cast<int32_t>(row.start));
         counts().SetValue(index, static_cast<int32_t>(row.num_new));
-        array(2).SetValue(index, is_padding(row) ? 0 : static_cast<int32_t>(request));
+        array(2).SetValue(index, is_padding(row) ? kNoRequest : static_cast<int32_t>(request));
         keep_totals(index, totals);
         totals.tokens += row.token_width;
         totals.groups[0] += num_groups(row, kRatioC4);

@@ -182,7 +182,7 @@ constexpr int64_t kSampleTileWords = 4096;        // 32-bit words of the samples
 constexpr int64_t kHalvesPerUbBlock = kUbBlockBytes / 2;
 constexpr int64_t kRowShare = 8;             // rows whose 32-bit outputs fill 32 bytes: neighbours do not meet in them
 constexpr int64_t kHiddenShareHalves = 256;  // 512 bytes
-constexpr int64_t kAdvanceRowNs = 600;       // of a row, beside its hidden states
+constexpr int64_t kAdvanceRowNs = 250;       // of a row, beside its hidden states
 
 // A block's rows of everything that has one entry a row.
 DSV4_HOST_DEVICE constexpr BlockShare advance_rows(const AdvanceStepParams& p, int64_t block, int64_t blocks) {

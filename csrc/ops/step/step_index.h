@@ -18,7 +18,7 @@ struct StepParams {
     int64_t rope_dim;            // D: elements of a row
     int64_t token_max_pos[2];    // the same of tokens, of both bases
     int64_t page_row_elems[6];   // elements between two rows of a page table
-    int64_t work_before[18];     // on a device: nanoseconds of work before each stage, and of all of them
+    int32_t work_before[18];     // on a device: nanoseconds of work before each stage, and of all of them
     int32_t scanned_width;       // on a device: the most tokens of a row that V scans; -1: it scans none
     int32_t holds_any_groups;    // on a device: no rows complete more groups than the outputs hold
     int32_t page_columns[6];     // of a page table; 0: not asked for
@@ -230,9 +230,10 @@ constexpr int32_t kStagePages = 8;      // + pool
 constexpr int32_t kStageStates = 14;
 constexpr int32_t kStageWindows = 16;
 constexpr int32_t kNumStepStages = 17;
-static_assert(sizeof(StepParams::work_before) == (kNumStepStages + 1) * sizeof(int64_t));
+static_assert(sizeof(StepParams::work_before) == (kNumStepStages + 1) * sizeof(int32_t));
 
-constexpr int64_t kStageSetupNs = 300;
+constexpr int64_t kStageSetupNs = 400;
+constexpr int64_t kMostStageNs = INT32_MAX / kNumStepStages;
 // Times the time of an entry of the tail that one of a row takes: of slots and positions, and of RoPE rows.
 constexpr int64_t kEntryTimes = 16;
 constexpr int64_t kRopeTimes = 8;
@@ -308,20 +309,22 @@ DSV4_HOST_DEVICE constexpr int64_t stage_ns(const StepParams& p, int32_t stage) 
     int64_t ns = 0;
     int64_t bytes = 0;
     if (stage == kStageRows) {
-        ns = 0;
+        ns = 800;
     } else if (stage == kStageC4 || stage == kStageC128 || stage == kStageTokens) {
         const EntryOutputs outputs = entry_outputs(p, stage);
         const int64_t pools = num_slot_outputs(p, stage);
         const bool positions = wants(p, outputs.positions);
         const int64_t of_rows = stage == kStageTokens ? rows : expected_rows(p, stage - kStageC4);
         const int64_t arrays = pools + (positions ? 1 : 0);
-        ns = arrays != 0 ? 150 * arrays + of_rows * (80 + 70 * pools + (positions ? 20 : 0)) : -1;
+        // Blocks that make groups also count them.
+        const int64_t of_row = (stage == kStageTokens ? 60 : 90) + 77 * pools + (positions ? 24 : 0);
+        ns = arrays != 0 ? 180 * pools + of_rows * of_row : -1;
         bytes = 8 * arrays * outputs.entries;
     } else if (stage < kStagePages) {
         const RopeOutputs outputs = rope_outputs(p, stage);
         const int64_t tables = num_rope_outputs(p, outputs);
         const int64_t of_rows = stage >= kStageTokenRope ? rows : expected_rows(p, stage - kStageRope);
-        ns = tables != 0 ? 500 + of_rows * (80 + 35 * tables) : -1;
+        ns = tables != 0 ? 500 + of_rows * ((stage >= kStageTokenRope ? 40 : 60) + 36 * tables) : -1;
         bytes = 2 * tables * outputs.row_bytes * outputs.entries;
     } else if (stage < kStageStates) {
         const int64_t columns = p.page_columns[stage - kStagePages];
@@ -354,7 +357,8 @@ DSV4_HOST_DEVICE constexpr void plan_launch(StepParams& p) {
     p.holds_any_groups = hold_any_groups(p) ? 1 : 0;
     p.work_before[0] = 0;
     for (int32_t stage = 0; stage < kNumStepStages; ++stage) {
-        p.work_before[stage + 1] = p.work_before[stage] + stage_ns(p, stage);
+        const int64_t ns = min_of<int64_t>(kMostStageNs, stage_ns(p, stage));
+        p.work_before[stage + 1] = p.work_before[stage] + static_cast<int32_t>(ns);
     }
 }
 
