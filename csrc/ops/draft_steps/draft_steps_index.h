@@ -132,7 +132,9 @@ constexpr int64_t kDraftRowNs = 400;  // of a request in all steps
 
 DSV4_HOST_DEVICE constexpr int64_t draft_blocks(const DraftStepsParams& p, int64_t cores) {
     const int64_t rows = draft_rows(p);
-    return even_blocks(rows, blocks_for_work(kDraftRowNs * rows + 2 * draft_bytes(p) / kBytesPerNs, cores));
+    // Shares are cut at 8 requests, so that no two blocks write into one 32-byte piece of a step.
+    return even_blocks(ceil_div<int64_t>(rows, kLaneElems),
+                       blocks_for_work(kDraftRowNs * rows + 2 * draft_bytes(p) / kBytesPerNs, cores));
 }
 
 DSV4_HOST_DEVICE constexpr int64_t draft_pitch_elems(const DraftStepsParams& p) {

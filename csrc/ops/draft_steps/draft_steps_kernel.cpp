@@ -31,7 +31,8 @@ class DraftStepsKernel {
     }
 
     __aicore__ inline void run() {
-        const BlockShare share = block_share(draft_rows(p_), 1, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
+        const BlockShare share =
+            block_share(draft_rows(p_), kLaneElems, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
         const int64_t tile_rows = draft_tile_rows(p_);
         prepare();
         for (int64_t row = share.begin; row < share.end; row += tile_rows) {
@@ -143,7 +144,7 @@ class DraftStepsKernel {
                 const int64_t start = starts_.GetValue(row + i);
                 const int32_t live = static_cast<int32_t>(live_steps(start, p_));
                 runs_[i] = UnitRun{live > 0 ? request_of(first_row + row + i, row + i) : 0, start,
-                                   static_cast<int32_t>(stride_), 0, live, i * stride_};
+                                   p_.num_steps, 0, live, i * stride_};
             }
             found_.start(runs_, count, count * stride_);
             const LocalTensor<int32_t> slots = found_.slots(p_.pool, p_.dummy_slot);

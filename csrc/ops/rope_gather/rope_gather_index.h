@@ -54,6 +54,11 @@ DSV4_HOST_DEVICE constexpr int64_t rope_gather_tile_rows(const RopeGatherParams&
     return min_of<int64_t>(kUbBudgetBytes / rope_gather_row_bytes(p), kMaxCopyBlocks) / 4 * 4;
 }
 
+// Rows at which shares are cut, so that no two blocks write into one 32-byte piece of an output.
+DSV4_HOST_DEVICE constexpr int64_t rope_gather_cut_rows(const RopeGatherParams& p) {
+    return p.rope_dim * element_bytes(p.output_type) % kUbBlockBytes == 0 ? 1 : kUbBlockBytes / element_bytes(p.output_type);
+}
+
 constexpr int64_t kRopePositionNs = 60;
 
 DSV4_HOST_DEVICE constexpr int64_t rope_gather_blocks(const RopeGatherParams& p, int64_t cores) {

@@ -37,7 +37,8 @@ class RopeGather {
     }
 
     __aicore__ inline void run() {
-        const BlockShare share = block_share(p_.num_positions, 1, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
+        const BlockShare share = block_share(p_.num_positions, rope_gather_cut_rows(p_), AscendC::GetBlockIdx(),
+                                             AscendC::GetBlockNum());
         AscendC::SetFlag<HardEvent::MTE3_MTE2>(EVENT_ID0);
         AscendC::SetFlag<HardEvent::MTE3_MTE2>(EVENT_ID1);
         load_positions(share.begin, share.end, 0);
