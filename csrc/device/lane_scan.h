@@ -109,7 +109,7 @@ class LaneScan {
     // Where add_up() expects its numbers. Their sum and `before` together stay within int32.
     __aicore__ inline LocalTensor<int32_t> addends() const { return sums(0)[kZeros]; }
 
-    // to[i] = before + the sum of the first i addends, for n + 1 entries; by doubling. Numbers less than 8 apart do not
+    // to[i] = before + the sum of the first i addends, for n + 1 entries, which S reads; by doubling. Numbers less than 8 apart do not
     // lie at 32-byte boundaries, so that V gathers them.
     __aicore__ inline void add_up(const LocalTensor<int32_t>& to, int64_t before) const {
         AscendC::Duplicate(sums(0), int32_t{0}, static_cast<int32_t>(kZeros));
@@ -129,7 +129,6 @@ class LaneScan {
         }
         gather(to, sums(turn), 4, (kZeros - 1) * 4, n_ + 1);
         AscendC::Adds(to, to, static_cast<int32_t>(before), n_ + 1);
-        AscendC::PipeBarrier<PIPE_V>();
     }
 
     // Whether nothing is wrong with any row. S may read and write afterwards what V has made.
