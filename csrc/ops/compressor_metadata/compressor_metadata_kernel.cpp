@@ -109,16 +109,14 @@ class CompressorMetadata {
         int64_t row = begin;
         while (!walk_.done(place) && place.row < end) {
             const GroupRun run = groups_in_rows(place.groups, place.row, begin, end);
-            if (run.count > 0) {
-                const uint32_t columns = static_cast<uint32_t>(block_columns_of(run, p_));
-                if constexpr (fetch) {
-                    fetch_blocks(place.table_row, run, columns_begin, columns);
-                } else {
-                    write_run(place.request, run, columns_begin, static_cast<uint32_t>(run.row - begin));
-                }
-                columns_begin += round_up<uint32_t>(columns, kUbBlockBytes / sizeof(int32_t));
-                row = run.row + run.count;
+            const uint32_t columns = static_cast<uint32_t>(block_columns_of(run, p_));
+            if constexpr (fetch) {
+                fetch_blocks(place.table_row, run, columns_begin, columns);
+            } else {
+                write_run(place.request, run, columns_begin, static_cast<uint32_t>(run.row - begin));
             }
+            columns_begin += round_up<uint32_t>(columns, kUbBlockBytes / sizeof(int32_t));
+            row = run.row + run.count;
             if (place.row + place.groups.count > end) {
                 break;  // the next tile begins within this request
             }
@@ -242,7 +240,7 @@ class CompressorMetadata {
     const CompressorMetadataParams& p_;
     ErrorLane errors_;
     RequestWalk walk_;
-    RequestWalk::Place place_;  // the request of the next tile's first row, or an earlier one without rows of its own
+    RequestWalk::Place place_;  // the request of the next tile's first row, or the end of the walk
     GlobalTensor<word_t> tables_[2];
     GlobalTensor<word_t> outputs_[2];
     GlobalTensor<int32_t> slots_;
