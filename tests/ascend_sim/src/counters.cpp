@@ -83,10 +83,11 @@ std::string LaunchCounters::ToJson() const {
     for (const auto& [name, bytes] : traffic) {
         out += first ? "" : ", ";
         first = false;
-        out += Quote(name) + Format(": {\"read_bytes\": %llu, \"written_bytes\": %llu, \"block_bytes\": %llu}",
+        out += Quote(name) + Format(": {\"read_bytes\": %llu, \"written_bytes\": %llu, \"block_bytes\": %llu, \"shared_pieces\": %llu}",
                                     static_cast<unsigned long long>(bytes.read_bytes),
                                     static_cast<unsigned long long>(bytes.written_bytes),
-                                    static_cast<unsigned long long>(bytes.block_bytes));
+                                    static_cast<unsigned long long>(bytes.block_bytes),
+                                    static_cast<unsigned long long>(bytes.shared_pieces));
     }
     out += "}, \"per_block\": [";
     for (size_t i = 0; i < per_block.size(); ++i) {

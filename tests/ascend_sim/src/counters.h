@@ -40,6 +40,7 @@ struct GmTraffic {
     uint64_t read_bytes = 0;
     uint64_t written_bytes = 0;
     uint64_t block_bytes = 0;  // both, every 32-byte block that a copy touches counted in full
+    uint64_t shared_pieces = 0;  // ends of writes within 32 bytes into which another block has written
 };
 
 struct LaunchCounters {

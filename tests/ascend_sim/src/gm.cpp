@@ -184,6 +184,20 @@ uint64_t BlockBytes(const Ranges& ranges) {
     return total;
 }
 
+// Whether another block has written into the 32-byte piece of an allocation that holds a byte.
+bool PieceIsShared(Allocation& allocation, uint64_t offset) {
+    constexpr uint64_t kPiece = 32;
+    const uint16_t self = static_cast<uint16_t>(CurrentBlock().index + 1);
+    const uint64_t begin = offset / kPiece * kPiece;
+    for (uint64_t at = begin; at < std::min(begin + kPiece, allocation.bytes); at += allocation.unit()) {
+        const uint16_t writer = allocation.CellAt(at).writer_block;
+        if (writer != 0 && writer != self) {
+            return true;
+        }
+    }
+    return false;
+}
+
 }  // namespace
 
 void CheckAndRecordGm(const Call& call, Pipe pipe, const GmAccess& access, uint32_t number) {
@@ -203,6 +217,7 @@ void CheckAndRecordGm(const Call& call, Pipe pipe, const GmAccess& access, uint3
             }
         }
         if (access.write) {
+            allocation.traffic.shared_pieces += PieceIsShared(allocation, from) + PieceIsShared(allocation, end - 1);
             CheckLinesOfStores(call, pipe, access, from, end);
             if (!allocation.states.empty()) {
                 std::fill(allocation.states.begin() + static_cast<int64_t>(from),
@@ -287,6 +302,7 @@ std::map<std::string, GmTraffic> CollectTraffic() {
             out[entry.second.name].read_bytes += traffic.read_bytes;
             out[entry.second.name].written_bytes += traffic.written_bytes;
             out[entry.second.name].block_bytes += traffic.block_bytes;
+            out[entry.second.name].shared_pieces += traffic.shared_pieces;
         }
     }
     return out;
