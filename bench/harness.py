@@ -42,7 +42,8 @@ def _wait() -> None:
         torch.get_device_module(device).synchronize()
 
 
-def _time_us(run: Callable[[], object], calls: int) -> float:
+def time_us(run: Callable[[], object], calls: int) -> float:
+    """Mean of ``calls`` calls."""
     # A single thread's own processor time: what others do on the machine then counts little.
     alone = torch.get_default_device().type == "cpu" and torch.get_num_threads() == 1
     clock = time.thread_time_ns if alone else time.perf_counter_ns
@@ -56,7 +57,7 @@ def _time_us(run: Callable[[], object], calls: int) -> float:
 
 def _calls_for(run: Callable[[], object], budget_us: float) -> int:
     run()
-    return max(1, int(budget_us / max(_time_us(run, 1), 0.1)))
+    return max(1, int(budget_us / max(time_us(run, 1), 0.1)))
 
 
 def compare(
@@ -64,7 +65,7 @@ def compare(
 ) -> Result:
     """Runs both in turn, ``rounds`` times, each for about ``budget_us`` microseconds a round."""
     calls, baseline_calls = _calls_for(ours, budget_us), _calls_for(baseline, budget_us)
-    pairs = [(_time_us(ours, calls), _time_us(baseline, baseline_calls)) for _ in range(rounds)]
+    pairs = [(time_us(ours, calls), time_us(baseline, baseline_calls)) for _ in range(rounds)]
     return Result(
         ours_us=statistics.median(pair[0] for pair in pairs),
         baseline_us=statistics.median(pair[1] for pair in pairs),
