@@ -49,7 +49,7 @@ SCANNED_BY_VECTORS = ("compressor_metadata", "write_req_tables")
 MOST_IMBALANCE = 0.1
 MOST_IMBALANCE_OF = {"compressor_metadata": 0.2}
 """Of ops with few rows a share, which are cut at 8 of them so that no two blocks write to one 32-byte piece."""
-MOST_LATE = 0.3
+MOST_LATE = 0.2
 SHARED_BY_TIME = ("step",)
 """Ops whose blocks do different work: they end at nearly one time, whatever each of them moves."""
 LARGE_BLOCKS = 24
