@@ -2,7 +2,7 @@
 // element by element. Tables are of pages; bad rows, int64 slots and offsets of rows are not handled.
 #pragma once
 
-#include "ops/step/step_index.h"
+#include "ops/step/step_stages.h"
 #include "page_slots.h"
 
 namespace dsv4::naive {

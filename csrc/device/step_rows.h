@@ -1,7 +1,7 @@
 // The rows of a step in UB: every block reads the inputs of all rows and keeps what its stages need.
 #pragma once
 
-#include "ops/step/step_index.h"
+#include "ops/step/step_stages.h"
 #include "device/errors.h"
 #include "device/iota.h"
 #include "device/row_scan.h"

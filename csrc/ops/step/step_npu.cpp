@@ -1,4 +1,5 @@
 #include "ops/step/step.h"
+#include "ops/step/step_stages.h"
 #include "torch/device_limits.h"
 #include "torch/launch.h"
 #include "torch/launch_memory.h"

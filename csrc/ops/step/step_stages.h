@@ -1,0 +1,204 @@
+// How blocks share a step on a device: its stages, what each of them takes and makes, and a block's parts of them.
+#pragma once
+
+#include "common/uneven_share.h"
+#include "ops/step/step_index.h"
+
+namespace dsv4 {
+
+// Stages of the kernel, in their order. Blocks share the work of all of them, one stage after the other, so that a block
+// has part in a few: setting a stage up costs as much as a few rows of it.
+constexpr int32_t kStageRows = 0;
+constexpr int32_t kStageC4 = 1;  // positions and slots
+constexpr int32_t kStageC128 = 2;
+constexpr int32_t kStageRope = 3;    // of both ratios
+constexpr int32_t kStageTokens = 5;  // positions and slots. No stage from here on needs to know of groups
+constexpr int32_t kStageTokenRope = 6;  // of both bases
+constexpr int32_t kStagePages = 8;      // + pool
+constexpr int32_t kStageStates = 14;
+constexpr int32_t kStageWindows = 16;
+constexpr int32_t kNumStepStages = 17;
+static_assert(sizeof(StepParams::work_before) == (kNumStepStages + 1) * sizeof(int32_t));
+
+constexpr int64_t kStageSetupNs = 400;
+constexpr int64_t kMostStageNs = INT32_MAX / kNumStepStages;
+// Times the time of an entry of the tail that one of a row takes: of slots and positions, and of RoPE rows.
+constexpr int64_t kEntryTimes = 16;
+constexpr int64_t kRopeTimes = 8;
+
+// Rows that complete groups of a ratio, as far as the host can know.
+DSV4_HOST_DEVICE constexpr int64_t expected_rows(const StepParams& p, int32_t which) {
+    const int64_t tokens = form_has_operand(p.rows.form) ? p.rows.num_tokens : p.rows.num_rows * p.rows.width;
+    return min_of(p.rows.num_rows, min_of(p.capacity_groups[which], tokens / ratio_of(which)));
+}
+
+// What comes entry by entry: for tokens, or for the groups of 1 << shift tokens.
+struct EntryOutputs {
+    int32_t stage;
+    int32_t shift;
+    int32_t positions;  // the field of their positions
+    int64_t entries;
+};
+
+DSV4_HOST_DEVICE constexpr EntryOutputs entry_outputs(const StepParams& p, int32_t stage) {
+    return stage == kStageTokens ? EntryOutputs{stage, 0, kFieldPositions, p.rows.num_tokens}
+           : stage == kStageC4   ? EntryOutputs{stage, kShiftC4, kFieldGroupPositions, p.capacity_groups[0]}
+                                 : EntryOutputs{stage, kShiftC128, kFieldGroupPositionsC128, p.capacity_groups[1]};
+}
+
+// Whether a stage makes slots of `pool`, if they are asked for.
+DSV4_HOST_DEVICE constexpr bool makes_slots(int32_t stage, int32_t pool) {
+    return stage == kStageTokens ? !is_group_pool(pool) : pool == kC4 + (stage - kStageC4);
+}
+
+DSV4_HOST_DEVICE constexpr int64_t num_slot_outputs(const StepParams& p, int32_t stage) {
+    int64_t pools = 0;
+    for (int32_t pool = 0; pool < kNumPools; ++pool) {
+        pools += makes_slots(stage, pool) && wants(p, kFieldSlots + pool) ? 1 : 0;
+    }
+    return pools;
+}
+
+// Rows of two RoPE tables: at the tokens' positions, or those of the groups of 1 << shift tokens.
+struct RopeOutputs {
+    int32_t shift;
+    int32_t field;  // of the cosines; the next one is that of the sines
+    int32_t row_bytes;
+    int32_t elem_bytes;
+    int64_t entries;
+    int64_t max_pos;  // rows of the tables
+};
+
+DSV4_HOST_DEVICE constexpr RopeOutputs rope_outputs(const StepParams& p, int32_t stage) {
+    if (stage >= kStageTokenRope) {
+        const int32_t base = stage - kStageTokenRope;
+        const int32_t elem_bytes = element_bytes(p.token_rope_type[base]);
+        return RopeOutputs{0,          kFieldMainCos + 2 * base, p.token_rope_dim[base] * elem_bytes,
+                           elem_bytes, p.rows.num_tokens,        p.token_max_pos[base]};
+    }
+    const int32_t which = stage - kStageRope;
+    const int32_t elem_bytes = element_bytes(kFloat32);
+    return RopeOutputs{which == 0 ? kShiftC4 : kShiftC128,
+                       kFieldC4Cos + 2 * which,
+                       static_cast<int32_t>(p.rope_dim) * elem_bytes,
+                       elem_bytes,
+                       p.capacity_groups[which],
+                       p.max_pos};
+}
+
+DSV4_HOST_DEVICE constexpr int64_t num_rope_outputs(const StepParams& p, const RopeOutputs& outputs) {
+    return outputs.row_bytes == 0 ? 0 : int64_t{wants(p, outputs.field)} + int64_t{wants(p, outputs.field + 1)};
+}
+
+// Nanoseconds that a stage takes one block, by the model behind docs/simulated_cost.md; 0 for what is not asked for. Page
+// tables of several tiles are not among them: all blocks write them.
+DSV4_HOST_DEVICE constexpr int64_t stage_ns(const StepParams& p, int32_t stage) {
+    const int64_t rows = p.rows.num_rows;
+    int64_t ns = 0;
+    int64_t bytes = 0;
+    if (stage == kStageRows) {
+        ns = 800;
+    } else if (stage == kStageC4 || stage == kStageC128 || stage == kStageTokens) {
+        const EntryOutputs outputs = entry_outputs(p, stage);
+        const int64_t pools = num_slot_outputs(p, stage);
+        const bool positions = wants(p, outputs.positions);
+        const int64_t of_rows = stage == kStageTokens ? rows : expected_rows(p, stage - kStageC4);
+        const int64_t arrays = pools + (positions ? 1 : 0);
+        // Blocks that make groups also count them.
+        const int64_t of_row = (stage == kStageTokens ? 60 : 90) + 77 * pools + (positions ? 24 : 0);
+        ns = arrays != 0 ? 180 * pools + of_rows * of_row : -1;
+        bytes = 8 * arrays * outputs.entries;
+    } else if (stage < kStagePages) {
+        const RopeOutputs outputs = rope_outputs(p, stage);
+        const int64_t tables = num_rope_outputs(p, outputs);
+        const int64_t of_rows = stage >= kStageTokenRope ? rows : expected_rows(p, stage - kStageRope);
+        ns = tables != 0 ? 500 + of_rows * ((stage >= kStageTokenRope ? 40 : 60) + 36 * tables) : -1;
+        bytes = 2 * tables * outputs.row_bytes * outputs.entries;
+    } else if (stage < kStageStates) {
+        const int64_t columns = p.page_columns[stage - kStagePages];
+        ns = columns != 0 && columns <= kPageTileEntries ? 85 * rows : -1;
+        bytes = 4 * rows * columns;
+    } else if (stage < kStageWindows) {
+        ns = p.state_columns[stage - kStageStates] != 0 ? 300 * rows : -1;
+    } else {
+        ns = p.window_rows != 0 ? 800 * (p.window_rows / p.window_block) : -1;
+    }
+    return ns < 0 ? 0 : kStageSetupNs + ns + bytes / kBytesPerNs;
+}
+
+// Whether the outputs hold the groups of any rows that bring no more tokens than they hold.
+DSV4_HOST_DEVICE constexpr bool hold_any_groups(const StepParams& p) {
+    for (int32_t which = 0; which < 2; ++which) {
+        const int64_t ratio = ratio_of(which);
+        const int64_t most = form_has_operand(p.rows.form) ? group_capacity(p.rows.num_tokens, p.rows.num_rows, ratio)
+                                                           : p.rows.num_rows * ceil_div<int64_t>(p.rows.width, ratio);
+        if (p.capacity_groups[which] < most) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// Before a launch: what the rows' scan and the blocks' shares follow from.
+DSV4_HOST_DEVICE constexpr void plan_launch(StepParams& p) {
+    p.scanned_width = static_cast<int32_t>(max_of<int64_t>(-1, min_of(kMostScannedTokens, unchecked_width(p))));
+    p.holds_any_groups = hold_any_groups(p) ? 1 : 0;
+    p.work_before[0] = 0;
+    for (int32_t stage = 0; stage < kNumStepStages; ++stage) {
+        const int64_t ns = min_of<int64_t>(kMostStageNs, stage_ns(p, stage));
+        p.work_before[stage + 1] = p.work_before[stage] + static_cast<int32_t>(ns);
+    }
+}
+
+// Part [begin, end) of a stage, of `whole`.
+struct StagePart {
+    int64_t begin;
+    int64_t end;
+    int64_t whole;
+
+    DSV4_HOST_DEVICE constexpr bool empty() const { return begin == end; }
+
+    // Of `count` items, cut at multiples of `align`.
+    DSV4_HOST_DEVICE constexpr BlockShare share(int64_t count, int64_t align) const {
+        const int64_t chunks = ceil_div<int64_t>(count, align);
+        return empty() ? BlockShare{0, 0}
+                       : BlockShare{min_of<int64_t>(count, chunks * begin / whole * align),
+                                    min_of<int64_t>(count, chunks * end / whole * align)};
+    }
+
+    // The first `live` of them belong to rows and take `times` the time of the others, which are all alike and made
+    // together.
+    DSV4_HOST_DEVICE constexpr BlockShare uneven_share(int64_t count, int64_t live, int64_t times, int64_t align) const {
+        return empty() ? BlockShare{0, 0}
+                       : BlockShare{uneven_share_begin(count, live, times, align, begin, whole),
+                                    uneven_share_begin(count, live, times, align, end, whole)};
+    }
+};
+
+// The work of a block, of all stages one behind the other.
+DSV4_HOST_DEVICE constexpr BlockShare block_work(const StepParams& p, int64_t block, int64_t blocks) {
+    const int64_t all = p.work_before[kNumStepStages];
+    return BlockShare{all * block / blocks, all * (block + 1) / blocks};
+}
+
+DSV4_HOST_DEVICE constexpr StagePart stage_part(const StepParams& p, int32_t stage, const BlockShare& work) {
+    const int64_t before = p.work_before[stage];
+    const int64_t whole = p.work_before[stage + 1] - before;
+    return StagePart{max_of<int64_t>(0, min_of(whole, work.begin - before)),
+                     max_of<int64_t>(0, min_of(whole, work.end - before)), whole};
+}
+
+// Whether a block has to know how many groups the rows before each row complete.
+DSV4_HOST_DEVICE constexpr bool counts_groups(const StepParams& p, const BlockShare& work) {
+    return p.holds_any_groups == 0 || work.begin < p.work_before[kStageTokens];
+}
+
+DSV4_HOST_DEVICE constexpr int64_t step_blocks(const StepParams& p, int64_t cores) {
+    int64_t chunk_bytes = 0;
+    for (int32_t pool = 0; pool < kNumPools; ++pool) {
+        chunk_bytes += p.page_columns[pool] > kPageTileEntries ? 4 * p.rows.num_rows * p.page_columns[pool] : 0;
+    }
+    return blocks_for_work(p.work_before[kNumStepStages] + chunk_bytes / kBytesPerNs, cores);
+}
+
+}  // namespace dsv4
