@@ -70,7 +70,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", help="where the tensors of both sides live (docs/npu.md)")
     arguments = parser.parse_args()
     torch.set_default_device(arguments.device)
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
     torch.ops.load_library(str(ROOT / "build" / "cmake" / "bench" / "dsv4_bench_ops.so"))
 
     print(_row(["op", "shape", "ours us", "empty op us", "baseline us", "ratio", "target"]))
