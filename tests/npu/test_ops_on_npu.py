@@ -41,7 +41,7 @@ def test_a_launch_has_a_block_for_each_core_that_the_device_reports(run_process,
     done = run_process(
         """
         import dsv4_npu_ops
-        table, positions = torch.zeros(9, 64).to("npu"), torch.zeros(5000, dtype=torch.int64).to("npu")
+        table, positions = torch.zeros(9, 64).to("npu"), torch.zeros(50000, dtype=torch.int64).to("npu")
         dsv4_npu_ops.rope_gather(table, table, positions)
         torch.npu.synchronize()
         print([launch["blocks"] for launch in sim.kernel_counters()])

@@ -11,6 +11,7 @@ from ascend_backend.replay import load as load_record
 from dsv4_npu_ops.engines.settings import Mode
 from dsv4_npu_ops.engines.sglang import allocator as replacements
 from dsv4_npu_ops.engines.sglang import allocator_shadow, c128_pages
+from dsv4_npu_ops.ops.extend_from_lists import ExtendNeeds
 from engines.sglang.allocations import GROUP, PAGE, Pools, assert_same, assert_same_bundles, ours
 from engines.sglang.test_allocator import CONTEXT, ROWS, Pair, random_step
 from engines.sglang.world import sgl
@@ -82,10 +83,10 @@ def test_what_is_not_known_is_sglangs_and_said():
 
 def wrong(change):
     """Our launch, with a mistake in what it returns or writes."""
-    launch = replacements.extend_from_lists
+    launch = replacements._extend_from_lists
 
-    def mistaken(*args, **kwargs):
-        results = [result.clone() for result in launch(*args, **kwargs)]
+    def mistaken(*args):
+        results = [result.clone() for result in launch(*args)]
         change(SimpleNamespace(args=args, results=results))
         return tuple(results)
 
@@ -116,7 +117,7 @@ MISTAKES = [
 def test_a_mistake_is_named_and_saved_and_changes_nothing(monkeypatch, folder, function, field, change):
     pair = Shadowed(2, CONTEXT, 60, 60, 8)
     pair("start", 1)
-    monkeypatch.setattr(replacements, "extend_from_lists", wrong(change))
+    monkeypatch.setattr(replacements, "_extend_from_lists", wrong(change))
     pair("extend", [(1, GROUP + 5)])
     assert [message.partition(";")[0] for message in pair.said] == [f"{function} differs from SGLang's in {field}"]
     # The launch can be repeated, and what SGLang had is beside it.
@@ -125,16 +126,16 @@ def test_a_mistake_is_named_and_saved_and_changes_nothing(monkeypatch, folder, f
     assert list(torch.load(folder / function / "sglang.pt")) == [field]
 
 
+def other_needs(monkeypatch, **changed):
+    """Other numbers of pages than our host finds."""
+    needs = replacements._needs
+    monkeypatch.setattr(replacements, "_needs", lambda *args: ExtendNeeds(*needs(*args))._replace(**changed))
+
+
 def test_lists_that_differ_are_named(monkeypatch):
     pair = Shadowed(1, CONTEXT, 60, 60, 8)
     pair("start", 1)
-    needs = replacements._needs
-
-    def one_more(*args):
-        found = needs(*args)
-        return found._replace(swa_pages=found.swa_pages + 1)
-
-    monkeypatch.setattr(replacements, "_needs", one_more)
+    other_needs(monkeypatch, swa_pages=4)
     pair("extend", [(1, 300)])
     assert len(pair.said) == 1 and "alloc_extend differs from SGLang's in free pages of swa;" in pair.said[0]
 
@@ -142,8 +143,7 @@ def test_lists_that_differ_are_named(monkeypatch):
 def test_one_that_finds_too_little_is_named(monkeypatch):
     pair = Shadowed(1, CONTEXT, 3, 3, 1)
     pair("start", 1)
-    needs = replacements._needs
-    monkeypatch.setattr(replacements, "_needs", lambda *args: needs(*args)._replace(full_pages=99))
+    other_needs(monkeypatch, full_pages=99)
     pair("extend", [(1, 200)])
     assert len(pair.said) == 1 and "alloc_extend differs from SGLang's in out_full_loc" in pair.said[0]
 
