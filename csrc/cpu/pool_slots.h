@@ -87,8 +87,9 @@ class PoolSlots {
         int64_t largest = kNoSlot;
         if (a.kind == kSlots && begin < end) {
             with_entries(pool, slot_entry_elems(request, begin, a), [&](const auto* entries) {
-                const int64_t greatest = largest_entry(entries, ceil_div(end - begin, stride), stride * a.unit_columns);
-                largest = slot_of_entry(greatest, a) > 0 ? slot_of_entry(greatest, a) : kNoSlot;
+                const int64_t count = ceil_div(end - begin, stride);
+                const int64_t found = slot_of_entry(largest_entry(entries, count, stride * a.unit_columns), a);
+                largest = found > 0 ? found : kNoSlot;
             });
             return largest;
         }
@@ -205,35 +206,40 @@ class PoolSlots {
         const auto in_ring = [&](int64_t base) { return page_ring_slot(base, page_shift, a); };
         if (pools_[a.base].kind == kMapped) {
             write_mapped(a.base, request, begin, end, dummy, out, in_ring);
-            return;
-        }
-        constexpr T kNone = static_cast<T>(kNoSlot);
-        write(a.base, request, begin, end, kNone, out);
-        for (int64_t k = 0; k < end - begin; ++k) {
-            out[k] = out[k] == kNone ? dummy : static_cast<T>(in_ring(out[k]));
+        } else {
+            write_by_base(a.base, request, begin, end, dummy, out, in_ring);
         }
     }
 
-    // slot_of(mapped slot) of each unit, in one pass where the base pool's slots stand in a table as they are.
+    // slot_of(mapped slot) of each unit.
     template <typename T, typename SlotOf>
     void write_mapped(int32_t pool, int64_t request, int64_t begin, int64_t end, T dummy, T* out,
                       const SlotOf& slot_of) const {
         const PoolAddress& a = pools_[pool];
-        const PoolAddress& base = pools_[a.base];
-        const auto map_units = [&](const auto* slots) {
-            with_entries(pool, 0, [&](const auto* entries) {
-                for (int64_t k = 0; k < end - begin; ++k) {
-                    const int64_t slot = slots[k];
-                    const int64_t mapped = slot > 0 && slot < a.row_elems ? entries[slot] : 0;
-                    out[k] = mapped > 0 ? static_cast<T>(slot_of(mapped)) : dummy;
-                }
+        with_entries(pool, 0, [&](const auto* entries) {
+            write_by_base(a.base, request, begin, end, dummy, out, [&](int64_t slot) {
+                const int64_t mapped = slot < a.row_elems ? entries[slot] : 0;
+                return mapped > 0 ? slot_of(mapped) : kNoSlot;
             });
+        });
+    }
+
+    // slot_of(base slot) of each unit, in one pass where the base pool's slots stand in a table as they are.
+    template <typename T, typename SlotOf>
+    void write_by_base(int32_t base_pool, int64_t request, int64_t begin, int64_t end, T dummy, T* out,
+                       const SlotOf& slot_of) const {
+        const PoolAddress& base = pools_[base_pool];
+        const auto from = [&](const auto* slots) {
+            for (int64_t k = 0; k < end - begin; ++k) {
+                const int64_t found = slots[k] > 0 ? slot_of(slots[k]) : kNoSlot;
+                out[k] = found == kNoSlot ? dummy : static_cast<T>(found);
+            }
         };
         if (base.kind == kSlots && base.unit_columns == 1 && base.slot_shift == 0) {
-            with_entries(a.base, slot_entry_elems(request, begin, base), map_units);
+            with_entries(base_pool, slot_entry_elems(request, begin, base), from);
         } else {
-            write(a.base, request, begin, end, static_cast<T>(kNoSlot), out);
-            map_units(out);
+            write(base_pool, request, begin, end, static_cast<T>(kNoSlot), out);
+            from(out);
         }
     }
 

@@ -226,12 +226,13 @@ def test_needs_by_hand():
     [
         ([-1], [3], r"prefix_lens\[0\] is -1, expected at least 0"),
         ([4], [3], r"seq_lens\[0\] is 3, expected no less than prefix_lens, which is 4"),
-        (None, [0], r"prefix_lens\[0\] is -1"),
+        (None, [0], r"seq_lens\[0\] is 0, expected at least 1 without prefix_lens"),
+        ([0], [2**63 - 1], r"seq_lens\[0\] is 9223372036854775807, expected at most 2147483647"),
         ([1, 2], [3], r"prefix_lens has shape \[2\], expected \[1\]"),
     ],
 )
 def test_needs_of_bad_rows(prefixes, lens, message):
-    with pytest.raises(ValueError, match=f"^extend_from_lists: {message}"):
+    with pytest.raises(ValueError, match=f"^extend_needs: {message}"):
         extend_needs(None if prefixes is None else torch.tensor(prefixes), torch.tensor(lens), 128, 16)
 
 

@@ -238,7 +238,10 @@ BAD_BUFFERS = [
     (dict(main_rope=both(0, 4)), "main_rope[0] has shape [0, 4], expected at least 1 row"),
     (dict(main_rope=(torch.zeros(300, 4), torch.zeros(299, 4))), "main_rope[1] has shape [299, 4], expected [300, 4]"),
     (dict(main_rope=(torch.zeros(300, 4), torch.zeros(300, 4).half())), "main_rope[1] has dtype Half, expected Float"),
-    (dict(compress_rope=(both(300, 6)[0].double(),) * 2), "compress_rope[0] has dtype Double, expected Float or Half"),
+    (
+        dict(compress_rope=(both(300, 6)[0].double(),) * 2),
+        "compress_rope[0] has dtype torch.float64, expected torch.float32 or torch.float16",
+    ),
     (dict(compress_rope=(torch.zeros(300, 12)[:, ::2],) * 2), "compress_rope[0] has strides [12, 2]"),
     (dict(compress_rope=None), "out.compress_cos is asked for, expected compress_rope[0]"),
     (dict(dummy_slots=dict(c5=1)), "dummy_slots names pool 'c5', expected pools among full, swa"),

@@ -135,3 +135,62 @@ def test_rope_tables_that_are_too_short_are_named_with_the_buffer():
     )
     with pytest.raises(IndexError, match=message):
         into(build_verify_step, verify_step(), lengths=(6, 9), rope=5)
+
+
+@pytest.mark.parametrize("wrong", [12.0, torch.tensor(12), "12"], ids=str)
+def test_a_number_that_is_none_leaves_nothing_behind(wrong):
+    """What sizes a call has seen is kept, and 12.0 is as good a key as 12."""
+    for first, second in ((12, wrong), (wrong, 12)):
+        tables, requests, lengths = filled_tables(make_layout(), 0, "cpu"), int32(0, 1), int32(5, 6)
+        results = []
+        for num_tokens in (first, second):
+            try:
+                results.append(build_compress_metadata_verify(tables, requests, lengths, 4, num_tokens=num_tokens))
+            except ValueError as error:
+                assert num_tokens is wrong and "num_tokens" in str(error), error
+        assert results and all(result.positions.shape == (12,) for result in results)
+
+
+def test_a_size_that_changes_in_place_is_looked_at_again():
+    tables, requests, lengths = filled_tables(make_layout(), 0, "cpu"), int32(0, 1), int32(5, 6)
+    longest = torch.tensor(100)
+    columns = []
+    for value in (100, 300):
+        longest.fill_(value)
+        made = build_compress_metadata_verify(tables, requests, lengths, 4, max_seq_len=longest)
+        columns.append(made.swa_page_table.shape[1])
+    assert columns == [7, 19]
+
+
+def test_tables_of_another_longest_request_have_other_columns():
+    tables, others = (filled_tables(make_layout(), 0, "cpu") for _ in range(2))
+    tables.max_context_len = 64
+    widths = [
+        build_compress_metadata_verify(t, int32(0), int32(5), 4).swa_page_table.shape[1] for t in (tables, others)
+    ]
+    assert widths == [4, 19]
+
+
+def test_rope_tables_of_tokens_are_pairs_and_their_buffers_are_there():
+    layout = make_layout()
+    tables, requests, lengths, cos = filled_tables(layout, 0, "cpu"), int32(0, 1), int32(5, 6), torch.ones(300, 8)
+    arguments = (tables, requests, lengths, 4, cos, cos)
+    cases = [
+        ((cos, None), r"main_rope is \['Tensor', 'NoneType'\], expected two tensors, cos and sin"),
+        ((cos,), r"main_rope is \['Tensor'\], expected two tensors"),
+        (cos, "main_rope is Tensor, expected two tensors"),
+        ((cos.short(), cos), r"main_rope\[0\] has dtype torch.int16, expected torch.float32 or torch.float16 or "),
+        ((cos[0], cos), r"main_rope\[0\] has shape \[8\], expected 2 dimensions"),
+    ]
+    for wrong, message in cases:
+        with pytest.raises(ValueError, match=f"^build_verify_step: {message}"):
+            build_verify_step(*arguments, main_rope=wrong)
+        with pytest.raises(ValueError, match=f"^VerifyStep.empty: {message}"):
+            VerifyStep.empty(layout, 2, 8, 8, main_rope=wrong)
+    out = VerifyStep.empty(layout, 2, 8, 8, main_rope=(cos, cos))
+    with pytest.raises(
+        ValueError, match="^build_verify_step: out.main_cos is a tensor, expected None without main_rope"
+    ):
+        build_verify_step(*arguments, out=out)
+    with pytest.raises(ValueError, match=r"out\.compress_cos is None, expected a buffer for the rows of compress"):
+        build_verify_step(*arguments, main_rope=(cos, cos), compress_rope=(cos, cos), out=out)

@@ -3,6 +3,7 @@
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -218,6 +219,10 @@ Needs extend_needs(const std::optional<at::Tensor>& prefix_lens, const at::Tenso
         const int64_t seq = read(seq_lens, p.seq_is_int64, i);
         const int64_t prefix = p.prefix_is_int64 == kOneToken ? seq - 1 : read(*prefix_lens, p.prefix_is_int64, i);
         const ExtendRow row{0, prefix, seq, 0};
+        TORCH_CHECK_VALUE(seq <= std::numeric_limits<int32_t>::max(), kExtendOp, ": seq_lens[", i, "] is ", seq,
+                          ", expected at most ", std::numeric_limits<int32_t>::max());
+        TORCH_CHECK_VALUE(p.prefix_is_int64 != kOneToken || seq >= 1, kExtendOp, ": seq_lens[", i, "] is ", seq,
+                          ", expected at least 1 without prefix_lens");
         check_lengths(row, i);
         const ExtendCounts counts = extend_counts(row, p);
         add_counts(total, counts);

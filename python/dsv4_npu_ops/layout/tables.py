@@ -37,7 +37,6 @@ class RequestTables:
         sliding_window: tokens that the sliding-window layers attend to, the current one included.
         max_context_len: longest request in raw tokens, drafts included.
         op_tables: the tensors of the six pools, None where an address has none; kinds: how each is addressed.
-        shape: what the sizes of results depend on; equal for tables of the same addressing and longest request.
         op_pools: what ops take for the pools. op_token_pools: the same as if only full and swa existed, and what their
             slots are made of. written_pools: as if only pools with a table of slots or pages existed.
         check_reserved: whether steps first look for a slot of each of their tokens and groups, for debugging: the
@@ -119,7 +118,6 @@ class RequestTables:
         self.op_tables: list[Tensor | None] = [address.table for address in addresses]
         self.kinds: tuple[int, ...] = tuple(address.kind for address in addresses)
         self.op_pools = op_pools(addresses)
-        self.shape: tuple[int, ...] = (*self.op_pools[1], max_context_len)
         kept = {pool for name in ("full", "swa") for pool in with_bases(name, self.pools)}
         self.op_token_pools = op_pools(
             [address if pool in kept else NO_ADDRESS for pool, address in zip(POOLS, addresses, strict=True)]
@@ -137,6 +135,11 @@ class RequestTables:
         if self.layout is not None:
             return torch.device(self.layout.device)
         return next((table.device for table in self.op_tables if table is not None), torch.device("cpu"))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """What the sizes of results depend on: the pools' addressing, and the longest request."""
+        return *self.op_pools[1], self.max_context_len
 
     @property
     def max_requests(self) -> int:

@@ -16,6 +16,8 @@ from dsv4_npu_ops.layout.tables import RequestTables
 RopeTables = tuple[Tensor, Tensor]
 """cos and sin ``[max_pos, D]`` of one RoPE base."""
 
+ROPE_TYPES = (torch.float32, torch.float16, torch.bfloat16)
+
 
 @dataclass(slots=True)
 class VerifyStep:
@@ -62,10 +64,11 @@ class VerifyStep:
             main_rope, compress_rope: tables of the tokens' rows, ``[max_pos, D]``; None where they are not wanted.
 
         Raises:
-            ValueError: a negative number; shared page tables that do not fit.
+            ValueError: a negative number; shared page tables that do not fit; tables that are no pair of tensors.
         """
         if rope_dim < 0:
             raise ValueError(f"VerifyStep.empty: rope_dim is {rope_dim}, expected at least 0")
+        check_rope_tables("VerifyStep.empty", main_rope=main_rope, compress_rope=compress_rope)
         metadata = CompressMetadata.empty(layout, num_rows, num_tokens, max_seq_len, page_tables, device)
         groups = rope_buffers(metadata.positions_c4.shape[0], metadata.positions_c128.shape[0], rope_dim)
         loc = OutCacheLoc.empty(layout, num_rows, num_tokens, device)
@@ -76,6 +79,28 @@ class VerifyStep:
             for table in tables or (None, None)
         ]
         return cls(loc, metadata, *empty_tensors(groups.values(), device or layout.device), *tokens)
+
+
+def check_rope_tables(op: str, **bases: RopeTables | None) -> None:
+    """Checks that tables of RoPE rows are pairs of tensors of a type that such rows have.
+
+    Raises:
+        ValueError: naming the argument.
+    """
+    for name, tables in bases.items():
+        if tables is None:
+            continue
+        if not isinstance(tables, tuple | list) or len(tables) != 2 or not all(isinstance(t, Tensor) for t in tables):
+            kinds = (
+                type(tables).__name__ if not isinstance(tables, tuple | list) else [type(t).__name__ for t in tables]
+            )
+            raise ValueError(f"{op}: {name} is {kinds}, expected two tensors, cos and sin")
+        for i, table in enumerate(tables):
+            if table.dim() < 2:
+                raise ValueError(f"{op}: {name}[{i}] has shape {list(table.shape)}, expected 2 dimensions")
+            if table.dtype not in ROPE_TYPES:
+                kinds = " or ".join(str(dtype) for dtype in ROPE_TYPES)
+                raise ValueError(f"{op}: {name}[{i}] has dtype {table.dtype}, expected {kinds}")
 
 
 def rope_buffers(c4_groups: int, c128_groups: int, rope_dim: int) -> dict[str, Buffer]:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from dsv4_npu_ops.ops.caller_errors import caller_errors
 from dsv4_npu_ops.ops.fake_kernels import fake_kernel
 
 _needs = torch.ops.dsv4_npu_ops.extend_from_lists.needs
@@ -23,6 +24,7 @@ class ExtendNeeds(NamedTuple):
     new_columns: Tensor
 
 
+@caller_errors({"page size of pool full": "page_size", "page size of pool c128": "c128_page_size"})
 def extend_needs(
     prefix_lens: Tensor | None, seq_lens: Tensor, page_size: int, c128_page_size: int, *, swa_tail: int | None = None
 ) -> ExtendNeeds:

@@ -13,7 +13,7 @@ from dsv4_npu_ops.layout.kv_layout import POOLS
 from dsv4_npu_ops.layout.step import STEP_FIELDS, Step
 from dsv4_npu_ops.layout.step_rows import StepRows
 from dsv4_npu_ops.layout.tables import RequestTables
-from dsv4_npu_ops.layout.verify_step import RopeTables
+from dsv4_npu_ops.layout.verify_step import RopeTables, check_rope_tables
 from dsv4_npu_ops.ops.attributes import attributes
 from dsv4_npu_ops.ops.caller_errors import TABLES, caller_errors
 from dsv4_npu_ops.ops.fake_kernels import empty_buffers, fake_kernel, writes_only
@@ -110,9 +110,14 @@ def build_step(
 
 
 def token_rope(main_rope: RopeTables | None, compress_rope: RopeTables | None) -> dict[str, Tensor]:
-    """RoPE tables of the tokens that are given, by the names of the op's arguments."""
+    """RoPE tables of the tokens that are given, by the names of the op's arguments.
+
+    Raises:
+        ValueError: what is no pair of tensors of a type that RoPE rows have.
+    """
     if main_rope is None and compress_rope is None:
         return {}
+    check_rope_tables("step", main_rope=main_rope, compress_rope=compress_rope)
     tables = (*(main_rope or (None, None)), *(compress_rope or (None, None)))
     named = zip(TOKEN_TABLES, tables, strict=True)
     return {name: _matrix(TOKEN_TABLES[name], table) for name, table in named if table is not None}
@@ -198,6 +203,7 @@ def bits(fields: Sequence[int]) -> int:
     return sum(1 << field for field in fields)
 
 
+_PLAIN = {int, type(None)}
 _MOST_SIZES = 256
 """Sizes of results whose buffers are known without being counted again."""
 
@@ -240,14 +246,15 @@ class ResultFields:
         """A step into new buffers.
 
         Args:
-            sizes: what ``buffers`` is called with, behind the tables, and all that it looks at.
+            sizes: what ``buffers`` is called with, behind the tables, and all that it looks at: integers or None.
             buffers: gives the buffer of each field.
             inputs, token_tables: ``req_pool_indices``, ``rope_cos``, ``rope_sin`` and more of ``new_step``.
 
         Returns:
             A tensor for each field, in the order of ``paths``; without entries where the pools cannot give it.
         """
-        if torch.compiler.is_compiling():  # sizes may be symbols
+        if torch.compiler.is_compiling() or not _PLAIN.issuperset(map(type, sizes)):
+            # Symbols of a trace, or what the op is going to refuse.
             order, fields, in_order = self._buffers(tables, buffers(tables, *sizes))
             made = empty_tensors(order, rows.seq_lens.device)
             fill_step(tables, rows, made[: fields.bit_count()], fields, *inputs, **token_tables)

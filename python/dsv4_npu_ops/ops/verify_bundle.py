@@ -60,21 +60,21 @@ def flatten_verify_bundle(
             sizes = step_sizes(_host_rows(rows, seq_lens_cpu, num_draft_tokens_cpu))
         if num_tokens is None:
             num_tokens = host_num_tokens(rows) if sizes is None else sizes[0]
-        groups = None if sizes is None else sizes[1:3]
+        groups = (None, None) if sizes is None else sizes[1:3]
         return OutCacheLoc(
-            *_fields.make(tables, rows, (seq_lens.shape[0], num_tokens, groups), _buffers, req_pool_indices)
+            *_fields.make(tables, rows, (seq_lens.shape[0], num_tokens, *groups), _buffers, req_pool_indices)
         )
     fill_step(tables, rows, *_fields.take(out, tables), req_pool_indices)
     return out
 
 
 def _buffers(
-    tables: RequestTables, num_rows: int, num_tokens: int, groups: tuple[int, int] | None
+    tables: RequestTables, num_rows: int, num_tokens: int, c4_groups: int | None, c128_groups: int | None
 ) -> dict[str, Buffer]:
-    """groups: entries of the dense slots, where they are known."""
+    """c4_groups, c128_groups: entries of the dense slots, where they are known."""
     buffers = OutCacheLoc.buffers(tables, num_rows, num_tokens)
-    for pool, count in zip(("c4", "c128"), groups or (), strict=False):
-        if tables.has_pool(pool):
+    for pool, count in (("c4", c4_groups), ("c128", c128_groups)):
+        if tables.has_pool(pool) and count is not None:
             buffers[f"out_{pool}_loc"] = INT32, count
     return buffers
 

@@ -1,6 +1,7 @@
 """Everything of a target verify, by the op of ``build_step``."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import islice
 
 from torch import Tensor
@@ -78,33 +79,37 @@ def build_verify_step(
         if not isinstance(rope_cos, Tensor) or rope_cos.dim() != 2:
             shape = list(rope_cos.shape) if isinstance(rope_cos, Tensor) else rope_cos
             raise ValueError(f"step: rope_cos has shape {shape}, expected 2 dimensions")
-        token_rows = tuple((name.replace("_rope", ""), number_of(t.dtype), t.shape[1]) for name, t in named.items())
-        sizes = seq_lens.shape[0], num_tokens, max_seq_len, rope_cos.shape[1], token_rows
-        return _result(fields.make(tables, rows, sizes, _buffers, req_pool_indices, rope_cos, rope_sin, **named), named)
+        token_rows = [size for table in named.values() for size in (number_of(table.dtype), table.shape[1])]
+        sizes = seq_lens.shape[0], num_tokens, max_seq_len, rope_cos.shape[1], *token_rows
+        buffers = partial(_buffers, [name.replace("_rope", "") for name in named])
+        return _result(fields.make(tables, rows, sizes, buffers, req_pool_indices, rope_cos, rope_sin, **named), named)
     _check_shared_slots(tables, out)
-    for base in bases:
-        _check_token_rows(out, base)
-    buffers, wanted = fields.take(out, tables)
-    fill_step(tables, rows, buffers, wanted, req_pool_indices, rope_cos, rope_sin, **named)
+    _check_token_rows(out, bases)
+    given, wanted = fields.take(out, tables)
+    fill_step(tables, rows, given, wanted, req_pool_indices, rope_cos, rope_sin, **named)
     return out
 
 
 def _buffers(
+    token_fields: Sequence[str],
     tables: RequestTables,
     num_rows: int,
     num_tokens: int,
     max_seq_len: int | None,
     rope_dim: int,
-    token_rows: tuple[tuple[str, int, int], ...],
+    *token_rows: int,
 ) -> dict[str, Buffer]:
-    """token_rows: field, number of the dtype and elements of each tensor of tokens' RoPE rows."""
+    """token_fields: of the tokens' RoPE rows; token_rows: of each, number of the dtype and elements of a row."""
     metadata = CompressMetadata.buffers(tables, num_rows, num_tokens, max_seq_len)
     groups = metadata["positions_c4"][1], metadata["positions_c128"][1]
     return (
         OutCacheLoc.buffers(tables, num_rows, num_tokens)
         | {name: metadata[METADATA_FIELDS[name]] for name in _METADATA}
         | rope_buffers(*groups, rope_dim)
-        | {name: (dtype, num_tokens, dim) for name, dtype, dim in token_rows}
+        | {
+            name: (dtype, num_tokens, dim)
+            for name, dtype, dim in zip(token_fields, token_rows[::2], token_rows[1::2], strict=True)
+        }
     )
 
 
@@ -118,10 +123,13 @@ def _result(tensors: Sequence[Tensor], token_tables: Mapping[str, Tensor]) -> Ve
     return VerifyStep(loc, metadata, *groups, **{name.replace("_rope", ""): next(parts) for name in token_tables})
 
 
-def _check_token_rows(out: VerifyStep, base: str) -> None:
-    for part in ("cos", "sin"):
-        if getattr(out, f"{base}_{part}") is None:
-            raise ValueError(f"step: out.{base}_{part} is None, expected a buffer for the rows of {base}_rope")
+def _check_token_rows(out: VerifyStep, bases: Sequence[str]) -> None:
+    """Buffers and tables belong together: no buffer stays as it was."""
+    for base in ("main", "compress"):
+        for part in ("cos", "sin"):
+            if (getattr(out, f"{base}_{part}") is None) == (base in bases):
+                given, wanted = ("None", "a buffer for the rows of") if base in bases else ("a tensor", "None without")
+                raise ValueError(f"step: out.{base}_{part} is {given}, expected {wanted} {base}_rope")
 
 
 def _check_shared_slots(tables: RequestTables, out: VerifyStep) -> None:

@@ -79,7 +79,7 @@ def alloc_extend_swa_tail(
 ) -> Any:
     """``alloc_extend_swa_tail``: a decode instance's reservation of a prompt, with swa slots for its window only."""
     # SGLang counts a tail's pages from the tail's start, so that slot and token agree only from a page's start on.
-    if seq_lens_cpu.shape[0] != 1 or not 0 <= swa_tail_len <= extend_num_tokens:
+    if not isinstance(seq_lens_cpu, Tensor) or seq_lens_cpu.shape != (1,) or not 0 <= swa_tail_len <= extend_num_tokens:
         raise Unexpected("a swa tail of other than one request, or longer than what is new")
     if swa_tail_len and (seq_lens_cpu.tolist()[0] - swa_tail_len) % self.page_size:
         raise Unexpected("a swa tail that does not start at a page")
@@ -152,8 +152,8 @@ def _bundle_type() -> Callable[..., Any]:
 def _check_known(allocator: Any, request_pool: Any, rows: tuple[Any, ...], host_lens: tuple[Any, Any]) -> None:
     """Raises Unexpected unless the pools are paged as SGLang's NPU allocator does it."""
     given = [lens for lens, on_device in zip(host_lens, rows[1:3], strict=True) if on_device is not None]
-    if not all(isinstance(lens, Tensor) and lens.is_cpu for lens in given):
-        raise Unexpected("lengths that are no tensor on the host")
+    if not all(isinstance(lens, Tensor) and lens.is_cpu and lens.dim() == 1 for lens in given):
+        raise Unexpected("lengths that are no vector on the host")
     count = host_lens[1].shape[0]
     if request_pool is None or rows[0] is None:
         raise Unexpected("no req_pool_indices or req_to_token_pool")

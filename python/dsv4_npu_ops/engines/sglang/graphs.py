@@ -80,7 +80,8 @@ class _Graph:
         self._c128_page_size = tables.page_sizes.get(128, 1)
         self._page_tables = ["swa_page_table", *(f"c{ratio}_page_table" for ratio in self.ratios)]
         self._all_columns: tuple[int | None, ...] = (None,) * len(self._page_tables)
-        self._buffers: dict[tuple[int | None, ...], Buffers] = {}
+        self._columns: tuple[int | None, ...] = ()
+        self._buffers: Buffers | None = None
 
     def serves(self, attention: Any, tables: SglangTables, mode: Any, size: int) -> bool:
         """Whether it was made of these."""
@@ -89,16 +90,17 @@ class _Graph:
 
     def buffers(self, longest: int) -> Buffers:
         """What the graph reads and a launch fills: of each page table the columns that this replay needs, or an earlier
-        one has written. Kept for each extent of the tables."""
+        one has written. Kept for the next replay, since these grow and never shrink."""
         written = getattr(self.attention, "_graph_table_high_water", None)
         if written is None:  # until 0.5.19 all columns are refreshed
             columns = self._all_columns
         else:
             pages = -(-longest // self._page_size), -(-(longest // C128_TOKENS) // self._c128_page_size)
             columns = tuple([max(1, written.get(name, 0), pages[name == _C128_PAGES]) for name in self._page_tables])
-        if columns not in self._buffers:
-            self._buffers[columns] = Buffers(self._named(dict(zip(self._page_tables, columns, strict=True))))
-        return self._buffers[columns]
+        if self._buffers is None or columns != self._columns:
+            self._buffers = Buffers(self._named(dict(zip(self._page_tables, columns, strict=True))))
+            self._columns = columns
+        return self._buffers
 
     def note_written(self, buffers: Buffers) -> None:
         """Tells SGLang how many columns of its page tables hold something."""
