@@ -99,8 +99,8 @@ def check_rope_tables(op: str, **bases: RopeTables | None) -> None:
             if table.dim() < 2:
                 raise ValueError(f"{op}: {name}[{i}] has shape {list(table.shape)}, expected 2 dimensions")
             if table.dtype not in ROPE_TYPES:
-                kinds = " or ".join(str(dtype) for dtype in ROPE_TYPES)
-                raise ValueError(f"{op}: {name}[{i}] has dtype {table.dtype}, expected {kinds}")
+                expected = " or ".join(str(dtype) for dtype in ROPE_TYPES)
+                raise ValueError(f"{op}: {name}[{i}] has dtype {table.dtype}, expected {expected}")
 
 
 def rope_buffers(c4_groups: int, c128_groups: int, rope_dim: int) -> dict[str, Buffer]:
