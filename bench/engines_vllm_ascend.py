@@ -87,6 +87,7 @@ def builders(world: Any, batch: Any) -> Case:
     """Every builder's ``build`` for one step, with what the runner does for all of them on our side."""
     from engines.vllm_ascend.world import Builder, switch
 
+    from dsv4_npu_ops.engines.vllm_ascend import builders as our_builders
     from dsv4_npu_ops.engines.vllm_ascend import runner, step
 
     calls: list[tuple[Any, Any, dict[str, Any]]] = []
@@ -100,16 +101,18 @@ def builders(world: Any, batch: Any) -> Case:
     world.metadata(batch)
     Builder.build = build
     rows, tokens = len(batch.rows), batch.tokens
+    # What chooses between the two is of neither side.
+    theirs, ours = build.__wrapped__, switch.ours[our_builders.HOOKS[0].target]
 
-    def build_all() -> None:
+    def build_all(build: Callable[..., Any] = theirs) -> None:
         dictionaries: dict[str, Any] = {name: {} for name in calls[0][2] if name.endswith("_sas_metadata")}
         for builder, common, options in calls:
-            builder.build(common_prefix_len=0, common_attn_metadata=common, **{**options, **dictionaries})
+            build(builder, common_prefix_len=0, common_attn_metadata=common, **{**options, **dictionaries})
 
     def build_ours() -> None:
         switch.on = True
         step.current.step = runner._prepare(world.runner, tokens, rows, rows, {})
-        build_all()
+        build_all(ours)
         step.current.step, switch.on = None, False
 
     return f"{len(calls)} builders of a step", build_all, build_ours

@@ -117,10 +117,36 @@ def around(hook: Hook, mode: Mode) -> Callable[..., Any] | None:
         try:
             return function(original, *args, **kwargs)
         except Unexpected as reason:
-            say_once(f"{hook.name} is the engine's own for calls like this: {reason}")
+            _say_engines_own(hook, reason)
             return original(*args, **kwargs)
 
     return call
+
+
+def instead(hook: Hook, mode: Mode) -> Callable[[Callable[..., Any]], Callable[..., Any]] | None:
+    """For an engine without a registry of hooks: from its function to what is called in its place, as ``around``.
+
+    A call of its own between the two would be felt: builders are called several times a step.
+    """
+    function = hook.replacement if mode is not Mode.SHADOW else around(hook, mode)
+    if function is None:
+        return None
+
+    def place(original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return function(original, *args, **kwargs)
+            except Unexpected as reason:
+                _say_engines_own(hook, reason)
+                return original(*args, **kwargs)
+
+        return call
+
+    return place
+
+
+def _say_engines_own(hook: Hook, reason: Unexpected) -> None:
+    say_once(f"{hook.name} is the engine's own for calls like this: {reason}")
 
 
 def _beside(hook: Hook, shadow: Callable[..., Any]) -> Callable[..., Any]:

@@ -39,8 +39,8 @@ class Patch:
 _patches: dict[str, Patch] = {}
 
 
-def replace(target: str, around: Callable[..., Any]) -> None:
-    """Replaces a function by one that calls ``around`` with it and the arguments; nothing if that was done before.
+def replace(target: str, place: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Replaces a function by what ``place`` makes of it; nothing if that was done before.
 
     A function of a module that other modules have imported by name is replaced there too.
 
@@ -51,11 +51,7 @@ def replace(target: str, around: Callable[..., Any]) -> None:
         return
     parent, _, name = target.rpartition(".")
     owner, original = pkgutil.resolve_name(parent), pkgutil.resolve_name(target)
-
-    @functools.wraps(original)
-    def replaced(*args: Any, **kwargs: Any) -> Any:
-        return around(original, *args, **kwargs)
-
+    replaced = functools.wraps(original)(place(original))
     places = ((owner, name), *(_bindings(original) if isinstance(owner, ModuleType) else ()))
     for namespace, bound_name in places:
         setattr(namespace, bound_name, replaced)

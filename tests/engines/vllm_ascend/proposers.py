@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from dsv4_npu_ops.engines import patch
+from dsv4_npu_ops.engines.vllm_ascend import samples
 from engines.vllm_ascend.loading import CpuGpuBuffer, CUDAGraphMode
-from engines.vllm_ascend.world import AttentionGroup, State, World, va
+from engines.vllm_ascend.world import AttentionGroup, State, World, switch, va
 
-_RUNNER = "vllm_ascend.worker.model_runner_v1.NPUModelRunner"
 EAGER, FULL = CUDAGraphMode.NONE, CUDAGraphMode.FULL
 
 
@@ -175,11 +174,10 @@ class Round:
 @contextmanager
 def as_runner(propose: Any) -> Iterator[None]:
     """In the place of what the runner does with a round: the calls of its drafter that are looked at."""
-    originals = patch._patches[f"{_RUNNER}.propose_draft_token_ids"]
-    wrapped = va.runner.NPUModelRunner.propose_draft_token_ids
-    cell = next(c for c in wrapped.__closure__ if c.cell_contents is originals.original)
-    cell.cell_contents = lambda self, *args: propose(self.drafter)
+    kind, hook = va.runner.NPUModelRunner, next(h for h in samples.HOOKS if h.name.endswith("propose_draft_token_ids"))
+    replaced = kind.propose_draft_token_ids
+    kind.propose_draft_token_ids = switch.switched(hook)(lambda self, *args: propose(self.drafter))
     try:
         yield
     finally:
-        cell.cell_contents = originals.original
+        kind.propose_draft_token_ids = replaced

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from dsv4_npu_ops.engines import patch
-from dsv4_npu_ops.engines.hooks import Hook, around
+from dsv4_npu_ops.engines.hooks import Hook, instead
 from dsv4_npu_ops.engines.settings import Mode
 from dsv4_npu_ops.engines.vllm_ascend import all_hooks
 from engines.vllm_ascend.loading import CpuGpuBuffer, load
@@ -138,16 +138,24 @@ def differences(expected: Any, given: Any, place: str = "") -> Iterator[str]:
 
 
 class Switch:
-    """Whether replaced functions are ours."""
+    """Whether replaced functions are ours.
+
+    Attributes:
+        ours: by the engine's dotted path, what stands in its place while this is on.
+    """
 
     on = False
 
-    def switched(self, hook: Hook) -> Callable[..., Any]:
-        call = around(hook, Mode.ON)
-        assert call is not None
+    def __init__(self) -> None:
+        self.ours: dict[str, Callable[..., Any]] = {}
 
-        def choose(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-            return call(original, *args, **kwargs) if self.on else original(*args, **kwargs)
+    def switched(self, hook: Hook) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        place = instead(hook, Mode.ON)
+        assert place is not None
+
+        def choose(original: Callable[..., Any]) -> Callable[..., Any]:
+            ours = self.ours[hook.target] = place(original)
+            return lambda *args, **kwargs: (ours if self.on else original)(*args, **kwargs)
 
         return choose
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import metadata
 
 from dsv4_npu_ops.engines import patch
-from dsv4_npu_ops.engines.hooks import Decision, Hook, around, decide, logger
+from dsv4_npu_ops.engines.hooks import Decision, Hook, decide, instead, logger
 from dsv4_npu_ops.engines.settings import Mode, mode_of, variable_of
 
 ENGINE = "vllm_ascend"
@@ -67,6 +67,6 @@ def _replace(hooks: list[Hook], version: str, mode: Mode) -> None:
         if decision.refused is not None:
             logger.warning("dsv4_npu_ops: %s is vLLM-Ascend's own: %s", decision.hook.name, decision.refused)
             continue
-        call = around(decision.hook, mode)
-        if call is not None:
-            patch.replace(decision.hook.target, call)
+        place = instead(decision.hook, mode)
+        if place is not None:
+            patch.replace(decision.hook.target, place)
