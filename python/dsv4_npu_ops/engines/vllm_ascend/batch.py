@@ -12,11 +12,31 @@ from torch import Tensor
 
 from dsv4_npu_ops.engines.hooks import Unexpected
 from dsv4_npu_ops.engines.vllm_ascend import cann
+from dsv4_npu_ops.engines.vllm_ascend.compressor import RESULTS
 from dsv4_npu_ops.engines.vllm_ascend.rope import bind
 from dsv4_npu_ops.engines.vllm_ascend.step import MOST_SIZES
 
 _DSA = "vllm_ascend.attention.dsa_v1"
-_VIEWS = "_dsv4_npu_ops_views"
+
+
+@dataclass(eq=False, slots=True)
+class Size:
+    """What steps of one size over the same buffers have in common; of a step with prefills, what it has alone.
+
+    Attributes:
+        gather: fills the RoPE rows.
+        first, last: offsets of the rows' tokens and of those behind them, on the host.
+        fields: of a step's metadata.
+        decode: of the metadata of its decodes.
+        own: what builders add to their decodes, by compress ratio and block table.
+    """
+
+    gather: Callable[[], Any]
+    first: Tensor
+    last: Tensor
+    fields: dict[str, Any]
+    decode: dict[str, Any]
+    own: dict[Any, Any] = field(default_factory=dict)
 
 
 @dataclass(eq=False, slots=True)
@@ -28,8 +48,6 @@ class Part:
         queries: for CANN's ops.
         fields: what their metadata have in every builder.
         attention: what CANN's ops gave, by compress ratio; 0 is the indexer's.
-        published: buffers that this step has filled with it.
-        results: of the compressors, by their inputs.
     """
 
     first_row: int
@@ -39,8 +57,6 @@ class Part:
     queries: cann.Queries
     fields: dict[str, Any]
     attention: dict[int, Tensor] = field(default_factory=dict)
-    published: set[int] = field(default_factory=set)
-    results: dict[Any, Any] = field(default_factory=dict)
 
 
 @dataclass(eq=False, slots=True)
@@ -49,11 +65,10 @@ class Batch:
 
     Attributes:
         made: metadata by compress ratio and block table, which are the same for builders of one KV-cache group.
-        key: equal in steps whose tensors are the same views of the same buffers; None where that is not known.
         fields: of the step's metadata.
     """
 
-    key: Any
+    size: Size
     fields: dict[str, Any]
     decode: Part | None
     prefill: Part | None
@@ -67,59 +82,57 @@ def _host_lengths(common: Any) -> Tensor:
     return common.seq_lens.cpu()  # type: ignore[no-any-return]
 
 
-@dataclass(eq=False)
-class _Views:
-    """What steps of one size over the same buffers have in common: views, and what gathers their RoPE rows."""
+def describe(self: Any, common: Any, live: int | None, sizes: dict[Any, Size]) -> Batch:
+    """A step by the first of its builders.
 
-    gather: Callable[[], Any]
-    fields: dict[str, Any]
-    decode: dict[str, Any]
-
-
-def describe(self: Any, common: Any, live: int | None) -> Batch:
+    Args:
+        sizes: those that are known, of the same builders.
+    """
     if self.model_config.hf_config.model_type != "deepseek_v4":
         raise Unexpected("another model than DeepSeek-V4")
-    dsa_v1 = sys.modules[_DSA]
-    decodes, prefills, decode_tokens, prefill_tokens = dsa_v1.split_decodes_and_prefills(
+    decodes, prefills, decode_tokens, prefill_tokens = sys.modules[_DSA].split_decodes_and_prefills(
         common, decode_threshold=self.decode_threshold
     )
     rows, tokens = common.num_reqs, common.num_actual_tokens
     if decodes + prefills != rows or decode_tokens + prefill_tokens != tokens:
         raise Unexpected("rows that are neither decodes nor prefills")
     live = rows if live is None else live
-    key = None
+    offsets, positions = common.query_start_loc_cpu, common.positions
     # Positions of another type are cast in each step, which no view is.
-    if not prefills and common.positions.dtype == torch.int64:
-        buffers = common.positions, common.query_start_loc, common.seq_lens, self.start_pos_decode
-        key = rows, tokens, common.num_input_tokens, live, *(buffer.data_ptr() for buffer in buffers)
-    kept = self.__dict__.setdefault(_VIEWS, {})
-    views: _Views | None = None if key is None else kept.get(key)
-    if views is None:
-        views = _views(self, common, decodes, decode_tokens, prefills, live)
-        if key is not None:
-            if len(kept) >= MOST_SIZES:
-                kept.clear()
-            kept[key] = views
-    views.gather()
-    offsets = common.query_start_loc_cpu
-    widths = offsets.diff()
-    if widths.shape[0] != rows:
-        widths = widths[:rows]
-    fields = dict(views.fields, query_lens=widths, attn_state=common.attn_state)
-    fields["query_start_loc"] = common.query_start_loc
+    if prefills or positions.dtype != torch.int64:
+        size = _size(self, common, decodes, decode_tokens, prefills, live)
+    else:
+        key = (
+            *(rows, tokens, common.num_input_tokens, live, positions.data_ptr(), offsets.data_ptr()),
+            *(common.query_start_loc.data_ptr(), common.seq_lens.data_ptr(), self.start_pos_decode.data_ptr()),
+        )
+        found = sizes.get(key)
+        if found is None:
+            if len(sizes) >= MOST_SIZES:
+                sizes.clear()
+            found = sizes[key] = _size(self, common, decodes, decode_tokens, prefills, live)
+        size = found
+    size.gather()
+    widths = size.last - size.first
+    fields = {
+        **size.fields,
+        "query_lens": widths,
+        "attn_state": common.attn_state,
+        "query_start_loc": common.query_start_loc,
+    }
     lengths = _host_lengths(common)
     decode = prefill = None
     if decodes:
         host = (lengths if lengths.shape[0] == decodes else lengths[:decodes]).tolist()
         decode = _decodes(
-            offsets, views.decode, decode_tokens, host, max((widths[:decodes] if prefills else widths).tolist())
+            offsets, size.decode, decode_tokens, host, max((widths[:decodes] if prefills else widths).tolist())
         )
     if prefills:
         prefill = _prefills(self, common, fields, lengths, decodes, max(min(live - decodes, prefills), 0))
-    return Batch(key, fields, decode, prefill)
+    return Batch(size, fields, decode, prefill)
 
 
-def _views(self: Any, common: Any, decodes: int, decode_tokens: int, prefills: int, live: int) -> _Views:
+def _size(self: Any, common: Any, decodes: int, decode_tokens: int, prefills: int, live: int) -> Size:
     rows, tokens = common.num_reqs, common.num_actual_tokens
     positions = common.positions[: common.num_input_tokens].long()
     gather = bind(positions, not prefills)
@@ -151,15 +164,23 @@ def _views(self: Any, common: Any, decodes: int, decode_tokens: int, prefills: i
         "start_pos": self.start_pos_decode[:decodes],
         "num_reqs_actual": min(live, decodes),
     }
+    offsets = common.query_start_loc_cpu
     # Rows that go into new buffers are gathered once, here.
-    return _Views(gather if not prefills else (lambda: None), fields, decode)
+    return Size(gather if not prefills else (lambda: None), offsets[:rows], offsets[1 : rows + 1], fields, decode)
 
 
 def _decodes(offsets: Tensor, views: dict[str, Any], tokens: int, host: list[int], longest_query: int) -> Part:
     rows = len(host)
     longest = max(host)
-    fields = dict(views, seq_lens_list=host, max_seq_lens=longest, max_seqlen_kv=longest, max_seqlen_q=longest_query)
-    fields["query_start_loc_cpu"] = offsets if offsets.shape[0] == rows + 1 else offsets[: rows + 1]
+    fields = {
+        **views,
+        "seq_lens_list": host,
+        "max_seq_lens": longest,
+        "max_seqlen_kv": longest,
+        "max_seqlen_q": longest_query,
+        "query_start_loc_cpu": offsets if offsets.shape[0] == rows + 1 else offsets[: rows + 1],
+        RESULTS: {},
+    }
     queries = cann.Queries(views["query_start_loc"], views["seq_lens"], longest_query, longest)
     return Part(0, rows, 0, tokens, queries, fields)
 
@@ -182,5 +203,6 @@ def _prefills(self: Any, common: Any, step: dict[str, Any], lengths: Tensor, fir
         "sin": step["sin"][first_token:tokens],
         "start_pos": self.start_pos_decode[first : first + rows],
         "num_reqs_actual": live,
+        RESULTS: {},
     }
     return Part(first, rows, first_token, tokens - first_token, queries, fields)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from dsv4_npu_ops.engines.hooks import Hook, Unexpected
 from dsv4_npu_ops.engines.vllm_ascend import cann
 from dsv4_npu_ops.engines.vllm_ascend.batch import Batch, Part, describe
-from dsv4_npu_ops.engines.vllm_ascend.compressor import RESULTS
 from dsv4_npu_ops.engines.vllm_ascend.instances import instance
 from dsv4_npu_ops.engines.vllm_ascend.step import ENGINES_OWN, Launches, TokenGroup, current
 from dsv4_npu_ops.layout.capacity import group_capacity
@@ -19,7 +20,7 @@ from dsv4_npu_ops.layout.capacity import group_capacity
 _DSA = "vllm_ascend.attention.dsa_v1"
 _COMMON = "dsv4_npu_ops"
 _OWN = "_dsv4_npu_ops_own"
-_FIELDS = "_dsv4_npu_ops_fields"
+_SIZES = "_dsv4_npu_ops_sizes"
 
 
 def build(
@@ -38,26 +39,41 @@ def build(
     if common is None:
         raise Unexpected("a builder without the step's dictionaries")
     block_size, live = kwargs.get("block_size", 128), kwargs.get("num_reqs_actual")
+    blocks = common_attn_metadata.block_table_tensor
     if step is None:
         _fill_alone(self, common_attn_metadata, block_size, live)
-    batch: Batch | None = common.get(_COMMON)
-    if batch is None:
-        batch = common[_COMMON] = describe(self, common_attn_metadata, live)
+        batch = describe(self, common_attn_metadata, live, self.__dict__.setdefault(_SIZES, {}))
+        if live is not None and live < common_attn_metadata.num_reqs:
+            blocks[live : common_attn_metadata.num_reqs].zero_()
+    else:
+        batch = common.get(_COMMON)
+        if batch is None:
+            batch = common[_COMMON] = describe(self, common_attn_metadata, live, step.sizes)
     self.block_size = block_size
     self.common_ratio_to_sas_metadata = common
     self.prefill_ratio_to_sas_metadata = kwargs.get("prefill_ratio_to_sas_metadata")
     self.decode_ratio_to_sas_metadata = kwargs.get("decode_ratio_to_sas_metadata")
-    blocks = common_attn_metadata.block_table_tensor
-    if step is None and live is not None and live < common_attn_metadata.num_reqs:
-        blocks[live : common_attn_metadata.num_reqs].zero_()
     group = self.compressor_ratio, blocks.data_ptr(), block_size
-    made: Any = batch.made.get(group) if step is not None else None
+    made = batch.made.get(group)
     if made is None:
-        prefill = None if batch.prefill is None else _prefill(self, batch, batch.prefill, blocks)
-        decode = None if batch.decode is None else _decode(self, batch, batch.decode, blocks)
-        own = {"decode": decode, "prefill": prefill, "hadamard": type(self).hadamard}
-        made = batch.made[group] = instance(self.metadata_cls, batch.fields, own)
+        made = batch.made[group] = _metadata(self, batch, blocks, group)
     return made
+
+
+def _metadata(self: Any, batch: Batch, blocks: Tensor, group: Any) -> Any:
+    decode, prefill = batch.decode, batch.prefill
+    made_decode = made_prefill = None
+    if prefill is not None:
+        made_prefill = _prefill(self, prefill, blocks)
+    if decode is not None:
+        own = batch.size.own.get(group)
+        if own is None:
+            own = batch.size.own[group] = _own(self, decode, blocks)
+        if own.ratio not in decode.attention:
+            _attend(self, decode, batch.size.own.values())
+        made_decode = instance(own.kind, {**decode.fields, **own.fields})
+    own_fields = {"decode": made_decode, "prefill": made_prefill, "hadamard": type(self).hadamard}
+    return instance(self.metadata_cls, {**batch.fields, **own_fields})
 
 
 def _fill_alone(self: Any, common: Any, block_size: int, live: int | None) -> None:
@@ -93,55 +109,82 @@ def _own_fields(self: Any, part: Part, blocks: Tensor, dsa_v1: Any) -> dict[str,
     return fields
 
 
-def _decode(self: Any, batch: Batch, part: Part, blocks: Tensor) -> Any:
+@dataclass(eq=False, slots=True)
+class _Own:
+    """What builders of one KV-cache group add to the decodes of steps of one size.
+
+    Attributes:
+        kind: of the metadata; fields: those that differ between groups.
+        ratio: 1, 4 or 128.
+        operator, arguments: CANN's for attention; offsets of keys and the longest lengths are those of the last step.
+        indexer: see ``cann.indexer``.
+    """
+
+    kind: type
+    fields: dict[str, Any]
+    ratio: int
+    operator: Callable[..., Tensor]
+    kv_offsets: Callable[..., Tensor]
+    arguments: dict[str, Any]
+    indexer: Callable[[int, int], Tensor]
+
+
+def _own(self: Any, part: Part, blocks: Tensor) -> _Own:
     dsa_v1 = sys.modules[_DSA]
-    ratio = max(1, self.compressor_ratio)
-    if ratio not in part.attention:
-        part.attention[ratio] = _decode_attention(self, part, ratio, dsa_v1)
-    if 0 not in part.attention:
-        part.attention[0] = cann.indexer_metadata(self, part.queries)
-    _publish(part, self.decode_sas_metadata, part.attention[ratio])
-    _publish(part, self.decode_qli_metadata, part.attention[0])
-    key = batch.key, blocks.data_ptr(), self.block_size
-    kept = self.__dict__.get(_FIELDS)
-    if kept is None or kept[0] != key or batch.key is None:
-        fields = _own_fields(self, part, blocks, dsa_v1)
-        if ratio == 1:
-            fields["slot_mapping"] = dsa_v1.DeviceOperator.pad_dsa_decode_slot_mapping(
-                fields["slot_mapping"], part.tokens, self.compressor_ratio, part.rows
-            )
-        fields["sas_metadata"], fields["qli_metadata"] = self.decode_sas_metadata, self.decode_qli_metadata
-        kept = key, fields
-        setattr(self, _FIELDS, kept)
-    return instance(dsa_v1.AscendDSADecodeMetadata, part.fields, kept[1], {RESULTS: part.results})
-
-
-def _decode_attention(self: Any, part: Part, ratio: int, dsa_v1: Any) -> Tensor:
-    operator = dsa_v1.DeviceOperator
+    operator, ratio = dsa_v1.DeviceOperator, max(1, self.compressor_ratio)
+    fields = _own_fields(self, part, blocks, dsa_v1)
+    if ratio == 1:
+        fields["slot_mapping"] = operator.pad_dsa_decode_slot_mapping(
+            fields["slot_mapping"], part.tokens, self.compressor_ratio, part.rows
+        )
+    fields["sas_metadata"], fields["qli_metadata"] = self.decode_sas_metadata, self.decode_qli_metadata
     kv_offsets = {
-        "cu_seqlens_ori_kv": operator.get_dsa_decode_cu_seqlens_ori_kv(
-            self.decode_ratio_to_sas_metadata,
-            "cu_seqlens_ori_kv",
-            part.queries.seq_lens,
-            part.rows,
-            self._zero_i32,
-            self.cu_seqlens_ori_kv,
-        ),
+        "cu_seqlens_ori_kv": None,
         "cu_seqlens_cmp_kv": operator.get_dsa_decode_cu_seqlens_cmp_kv(self.cu_seqlens_cmp_kv),
         "cmp_mask_mode": 3,
     }
     tp_size = dsa_v1.get_tensor_model_parallel_world_size()
-    return cann.attention_metadata(self, operator, tp_size, part.queries, ratio, kv_offsets)
+    return _Own(
+        dsa_v1.AscendDSADecodeMetadata,
+        fields,
+        ratio,
+        operator.get_dsa_sparse_attn_metadata_op(),
+        operator.get_dsa_decode_cu_seqlens_ori_kv,
+        cann.attention_arguments(self, operator, tp_size, part.queries, ratio, kv_offsets),
+        cann.indexer(self, part.queries),
+    )
 
 
-def _publish(part: Part, buffer: Tensor, values: Tensor) -> None:
-    """Copies to a buffer at a fixed address, which several builders share."""
-    if id(buffer) not in part.published:
-        part.published.add(id(buffer))
-        buffer.copy_(values[: buffer.shape[0]])
+def _attend(self: Any, part: Part, groups: Iterable[_Own]) -> None:
+    """CANN's metadata for all groups that steps of this size have had, copied to buffers at fixed addresses."""
+    queries, attention = part.queries, part.attention
+    buffers, made = [], []
+    for own in groups:
+        if own.ratio in attention:
+            continue
+        own.arguments["cu_seqlens_ori_kv"] = own.kv_offsets(
+            self.decode_ratio_to_sas_metadata,
+            "cu_seqlens_ori_kv",
+            queries.seq_lens,
+            part.rows,
+            self._zero_i32,
+            self.cu_seqlens_ori_kv,
+        )
+        own.arguments["max_seqlen_q"], own.arguments["max_seqlen_kv"] = queries.longest_query, queries.longest_sequence
+        attention[own.ratio] = own.operator(**own.arguments)
+        buffers.append(own.fields["sas_metadata"])
+        made.append(attention[own.ratio])
+        if 0 not in attention:
+            attention[0] = own.indexer(queries.longest_query, queries.longest_sequence)
+            buffers.append(own.fields["qli_metadata"])
+            made.append(attention[0])
+    for i, buffer in enumerate(buffers):
+        if made[i].shape != buffer.shape:
+            made[i] = made[i][: buffer.shape[0]]
+    torch._foreach_copy_(buffers, made)
 
 
-def _prefill(self: Any, batch: Batch, part: Part, blocks: Tensor) -> Any:
+def _prefill(self: Any, part: Part, blocks: Tensor) -> Any:
     dsa_v1 = sys.modules[_DSA]
     ratio = max(1, self.compressor_ratio)
     if ratio not in part.attention:
@@ -151,10 +194,10 @@ def _prefill(self: Any, batch: Batch, part: Part, blocks: Tensor) -> Any:
             self, dsa_v1.DeviceOperator, tp_size, part.queries, ratio, kv_offsets
         )
     if 0 not in part.attention:
-        part.attention[0] = cann.indexer_metadata(self, part.queries)
+        part.attention[0] = cann.indexer(self, part.queries)(part.queries.longest_query, part.queries.longest_sequence)
     fields = _own_fields(self, part, blocks, dsa_v1)
     fields["sas_metadata"], fields["qli_metadata"] = part.attention[ratio], part.attention[0]
-    return instance(dsa_v1.AscendDSAPrefillMetadata, part.fields, fields, {RESULTS: part.results})
+    return instance(dsa_v1.AscendDSAPrefillMetadata, {**part.fields, **fields})
 
 
 HOOKS = (Hook(f"{_DSA}.AscendDSAMetadataBuilder.build", build, "0.23.0", "0.23.0"),)

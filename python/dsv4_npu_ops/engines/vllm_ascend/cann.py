@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,20 +85,17 @@ def _fixed_arguments(builder: Any, device_operator: Any, tp_size: int, ratio: in
     return arguments
 
 
-def indexer_metadata(builder: Any, queries: Queries) -> Tensor:
-    """What the indexer wants to know."""
+def indexer(builder: Any, queries: Queries) -> Callable[[int, int], Tensor]:
+    """What makes the indexer's metadata of these rows, from the longest query and sequence of a step."""
     config = builder.model_config.hf_config
-    return torch.ops._C_ascend.npu_vllm_quant_lightning_indexer_metadata(
-        actual_seq_lengths_query=queries.offsets[1:].clone(),
-        actual_seq_lengths_key=queries.seq_lens.clone(),
+    ends, seq_lens = queries.offsets[1:], queries.seq_lens
+    fixed = dict(
         num_heads_q=config.index_n_heads,
         num_heads_k=1,
         head_dim=config.index_head_dim,
         query_quant_mode=0,
         key_quant_mode=0,
-        batch_size=queries.seq_lens.shape[0],
-        max_seqlen_q=queries.longest_query,
-        max_seqlen_k=queries.longest_sequence,
+        batch_size=seq_lens.shape[0],
         layout_query="TND",
         layout_key="PA_BSND",
         sparse_count=config.index_topk,
@@ -107,3 +105,14 @@ def indexer_metadata(builder: Any, queries: Queries) -> Tensor:
         cmp_ratio=4,
         device=str(builder.seqused_q.device),
     )
+
+    def metadata(longest_query: int, longest_sequence: int) -> Tensor:
+        return torch.ops._C_ascend.npu_vllm_quant_lightning_indexer_metadata(  # type: ignore[no-any-return]
+            actual_seq_lengths_query=ends.clone(),
+            actual_seq_lengths_key=seq_lens.clone(),
+            max_seqlen_q=longest_query,
+            max_seqlen_k=longest_sequence,
+            **fixed,
+        )
+
+    return metadata

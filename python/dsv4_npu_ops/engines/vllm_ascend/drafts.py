@@ -234,7 +234,8 @@ class _Draft:
             "cmp_mask_mode": 3,
         }
         offsets = drafter.arange[: (entries if self._in_graph else rows) + 1]
-        self._copies: list[tuple[Tensor, Tensor]] = []
+        self._buffers: list[Tensor] = []
+        self._values: list[Tensor] = []
         self._calls: list[dict[str, Any]] = []
         self._fields: list[tuple[dict[str, Any], dict[str, Any]]] = []
         for d, slots in enumerate(self.slots):
@@ -265,11 +266,12 @@ class _Draft:
         drafter, count = self._drafter, self._entries
 
         def copied(buffer: Tensor, values: Tensor) -> Tensor:
-            self._copies.append((buffer[: values.shape[0]], values))
-            return buffer[: values.shape[0]]
+            self._buffers.append(buffer[: values.shape[0]])
+            self._values.append(values)
+            return self._buffers[-1]
 
         seq_lens = drafter.seq_lens_group[d + 1]
-        self._copies.append((seq_lens[count:], seq_lens.new_zeros(()).expand(seq_lens.shape[0] - count)))
+        copied(seq_lens[count:], seq_lens.new_zeros(seq_lens.shape[0] - count))
         spec = {key: self._state.spec_runtime_buffer[key][_GROUP] for key in rope}
         return (
             copied(self._builder.spec_slot_mapping[d], slots),
@@ -283,8 +285,8 @@ class _Draft:
         self.launch(positions, common.block_table_tensor)
         torch.add(common.seq_lens[: self._live_lengths.shape[1]], self._ahead, out=self._live_lengths)
         host = self._host_lengths(common)
-        for buffer, values in self._copies:
-            buffer.copy_(values)
+        if self._buffers:
+            torch._foreach_copy_(self._buffers, self._values)
         blocks = common.block_table_tensor
         if self._in_graph:
             blocks = self._drafter._adjust_tensor(blocks, self._entries)
@@ -298,9 +300,9 @@ class _Draft:
             if self._in_graph:
                 buffer = self._builder.spec_sas_metadata[d]
                 attention = buffer.copy_(attention[: buffer.shape[0]])
-            own = {"block_table": blocks, "sas_metadata": attention}
-            decode = instance(self._dsa.AscendDSADecodeMetadata, decode_fields, own)
-            self.metadata.append(instance(self._builder.metadata_cls, fields, {"decode": decode}))
+            own = {**decode_fields, "block_table": blocks, "sas_metadata": attention}
+            decode = instance(self._dsa.AscendDSADecodeMetadata, own)
+            self.metadata.append(instance(self._builder.metadata_cls, {**fields, "decode": decode}))
 
     def launch(self, positions: Tensor, blocks: Tensor) -> None:
         """Step d is d tokens behind the positions."""

@@ -200,8 +200,8 @@ def prepare_inputs_padded(
     same = dict(zip(_KEPT_FIELDS, _kept(given), strict=True))
     made = instance(
         kind,
-        same,
         {
+            **same,
             "num_actual_tokens": tokens,
             "max_seq_len": 0,
             "actual_seq_lengths_q": runner.actual_seq_lengths_q,

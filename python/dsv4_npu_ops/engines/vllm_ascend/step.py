@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from operator import is_
 from typing import Any
 
 from torch import Tensor
@@ -99,11 +100,16 @@ class Builders:
     A captured graph reads what builders publish at fixed addresses. So those of one runner are given common buffers for
     what is the same in all of them, before anything is captured: start positions; pairs of a KV-cache group;
     attention's metadata of a compress ratio; the indexer's. The engine's own code goes on working with them.
+
+    Attributes:
+        made_of: see ``builders_of``.
+        sizes: what steps have in common (``batch.Size``).
     """
 
     made_of: tuple[Any, ...]
     launches: Launches
     start_pos: Tensor
+    sizes: dict[Any, Any] = field(default_factory=dict)
 
     def fill(self, runner: Any, tokens: int, requests: int, rows: int) -> None:
         """The step's launch."""
@@ -120,7 +126,7 @@ def builders_of(runner: Any, builder_type: type) -> Builders:
     """
     known: Builders | None = getattr(runner, _ADOPTED, None)
     made = runner.attn_groups, len(runner.attn_groups), runner.input_batch, runner.query_start_loc.gpu, runner.seq_lens
-    if known is None or any(a is not b for a, b in zip(known.made_of, made, strict=True)):
+    if known is None or not all(map(is_, known.made_of, made)):
         known = _adopt(runner, builder_type, made)
         setattr(runner, _ADOPTED, known)
     return known
