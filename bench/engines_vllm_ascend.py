@@ -100,7 +100,7 @@ def builders(world: Any, batch: Any) -> Case:
     Builder.build = recorded
     world.metadata(batch)
     Builder.build = build
-    rows, tokens = len(batch.rows), batch.tokens
+    rows = len(batch.rows)
     # What chooses between the two is of neither side.
     theirs, ours = build.__wrapped__, switch.ours[our_builders.HOOKS[0].target]
 
@@ -111,7 +111,7 @@ def builders(world: Any, batch: Any) -> Case:
 
     def build_ours() -> None:
         switch.on = True
-        step.current.step = runner._prepare(world.runner, tokens, rows, rows, {})
+        step.current.step = runner._prepare(world.runner, rows, {})
         build_all(ours)
         step.current.step, switch.on = None, False
 

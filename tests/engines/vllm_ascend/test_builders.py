@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from dsv4_npu_ops.engines import hooks
-from dsv4_npu_ops.engines.vllm_ascend import runner
-from engines.vllm_ascend.world import GROUPS, World, cann, differences, never, ours, random_batch, snapshot, va
+from dsv4_npu_ops.engines.vllm_ascend import runner, step
+from engines.vllm_ascend.world import GROUPS, Row, World, cann, differences, never, ours, random_batch, snapshot, va
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +36,34 @@ def test_every_field_of_every_builder_is_the_engines(kind, seed):
             mine, my_calls, _ = build(worlds[1], batch)
         assert not list(differences(theirs, mine))
         assert their_calls == my_calls
+
+
+@pytest.mark.parametrize("is_a5", (False, True))
+@pytest.mark.parametrize("kind", ("decodes", "padded"))
+@pytest.mark.parametrize("seed", range(3))
+def test_steps_of_one_size_that_follow_each_other(kind, seed, is_a5, monkeypatch):
+    """All that is kept of a size is there from the second on: other lengths, other widths, and objects of their own."""
+    if is_a5:
+        monkeypatch.setattr(va.dsa, "DeviceOperator", va.device_op.A5DeviceAdaptor)
+        monkeypatch.setattr(va.dsa, "get_ascend_device_type", lambda: va.dsa.AscendDeviceType.A5)
+    draws = random.Random(f"{kind} {seed}")
+    groups = tuple((name, 16 if is_a5 and name == "c128_state" else block, ratio) for name, block, ratio in GROUPS)
+    worlds = World(seed, groups=groups), World(seed, groups=groups)
+    batch = random_batch(draws, worlds[0].limits, prefills=False, padded=kind == "padded")
+    widths, made = [row.new for row in batch.rows], []
+    for _ in range(4):
+        draws.shuffle(widths)
+        batch.rows = [Row(draws.randint(0, worlds[0].limits.length - new), new) for new in widths]
+        theirs, their_calls, _ = build(worlds[0], batch)
+        with ours():
+            mine, my_calls, _ = build(worlds[1], batch)
+            made.append(worlds[1].metadata(batch)[0]["swa.0"])
+        assert not list(differences(theirs, mine))
+        assert their_calls == my_calls
+    for part in (lambda m: m, lambda m: m.decode, lambda m: m.query_lens):
+        assert len({id(part(m)) for m in made}) == len(made)
+    sizes = getattr(worlds[1].runner, step._ADOPTED).launches.sizes
+    assert len(sizes) == 1
 
 
 MORE_GROUPS = (*GROUPS, ("swa2", 128, 1), ("swa3", 128, 1))

@@ -13,8 +13,8 @@ from torch import Tensor
 from dsv4_npu_ops.engines.hooks import Unexpected
 from dsv4_npu_ops.engines.vllm_ascend import cann
 from dsv4_npu_ops.engines.vllm_ascend.compressor import RESULTS
-from dsv4_npu_ops.engines.vllm_ascend.rope import bind
-from dsv4_npu_ops.engines.vllm_ascend.step import MOST_SIZES
+from dsv4_npu_ops.engines.vllm_ascend.rope import RopeRows
+from dsv4_npu_ops.engines.vllm_ascend.step import MOST_SIZES, Launches
 
 _DSA = "vllm_ascend.attention.dsa_v1"
 
@@ -24,14 +24,14 @@ class Size:
     """What steps of one size over the same buffers have in common; of a step with prefills, what it has alone.
 
     Attributes:
-        gather: fills the RoPE rows.
+        launches: fill start positions, slots and RoPE rows.
         first, last: offsets of the rows' tokens and of those behind them, on the host.
         fields: of a step's metadata.
         decode: of the metadata of its decodes.
         own: what builders add to their decodes, by compress ratio and block table.
     """
 
-    gather: Callable[[], Any]
+    launches: list[Callable[[], object]]
     first: Tensor
     last: Tensor
     fields: dict[str, Any]
@@ -82,11 +82,12 @@ def _host_lengths(common: Any) -> Tensor:
     return common.seq_lens.cpu()  # type: ignore[no-any-return]
 
 
-def describe(self: Any, common: Any, live: int | None, sizes: dict[Any, Size]) -> Batch:
-    """A step by the first of its builders.
+def describe(self: Any, common: Any, live: int | None, launches: Launches, with_rope: bool = False) -> Batch:
+    """A step by the first of its builders, which makes its launch.
 
     Args:
-        sizes: those that are known, of the same builders.
+        live: rows that are requests; None: all.
+        with_rope: tokens stand where start positions and offsets say, so that the launch may gather their RoPE rows.
     """
     if self.model_config.hf_config.model_type != "deepseek_v4":
         raise Unexpected("another model than DeepSeek-V4")
@@ -97,22 +98,22 @@ def describe(self: Any, common: Any, live: int | None, sizes: dict[Any, Size]) -
     if decodes + prefills != rows or decode_tokens + prefill_tokens != tokens:
         raise Unexpected("rows that are neither decodes nor prefills")
     live = rows if live is None else live
-    offsets, positions = common.query_start_loc_cpu, common.positions
+    offsets, positions, key = common.query_start_loc_cpu, common.positions, None
     # Positions of another type are cast in each step, which no view is.
-    if prefills or positions.dtype != torch.int64:
-        size = _size(self, common, decodes, decode_tokens, prefills, live)
-    else:
+    if not prefills and positions.dtype == torch.int64:
         key = (
             *(rows, tokens, common.num_input_tokens, live, positions.data_ptr(), offsets.data_ptr()),
             *(common.query_start_loc.data_ptr(), common.seq_lens.data_ptr(), self.start_pos_decode.data_ptr()),
         )
-        found = sizes.get(key)
-        if found is None:
-            if len(sizes) >= MOST_SIZES:
-                sizes.clear()
-            found = sizes[key] = _size(self, common, decodes, decode_tokens, prefills, live)
-        size = found
-    size.gather()
+    size = None if key is None else launches.sizes.get(key)
+    if size is None:
+        size = _size(self, common, decodes, decode_tokens, prefills, live, launches, with_rope)
+        if key is not None:
+            if len(launches.sizes) >= MOST_SIZES:
+                launches.sizes.clear()
+            launches.sizes[key] = size
+    for call in size.launches:
+        call()
     widths = size.last - size.first
     fields = {
         **size.fields,
@@ -132,15 +133,29 @@ def describe(self: Any, common: Any, live: int | None, sizes: dict[Any, Size]) -
     return Batch(size, fields, decode, prefill)
 
 
-def _size(self: Any, common: Any, decodes: int, decode_tokens: int, prefills: int, live: int) -> Size:
-    rows, tokens = common.num_reqs, common.num_actual_tokens
-    positions = common.positions[: common.num_input_tokens].long()
-    gather = bind(positions, not prefills)
-    cos, sin = gather()
-    if decodes and prefills:
-        own = bind(positions[:decode_tokens], True)()
-    else:
-        own = cos, sin
+def _size(
+    self: Any,
+    common: Any,
+    decodes: int,
+    decode_tokens: int,
+    prefills: int,
+    live: int,
+    launches: Launches,
+    with_rope: bool,
+) -> Size:
+    rows, tokens, entries = common.num_reqs, common.num_actual_tokens, common.num_input_tokens
+    positions = common.positions[:entries].long()
+    rope = RopeRows.at(positions, not prefills)
+    own_rope = RopeRows.at(positions[:decode_tokens], True) if decodes and prefills else rope
+    (cos, sin), own = rope.proxies, own_rope.proxies
+    # Padding has positions of the engine's; and a launch knows two bases.
+    is_one_launch = with_rope and not prefills and live == rows and tokens == entries and len(rope.tables) <= 2
+    step = common.query_start_loc, common.seq_lens, entries, self.start_pos_decode, live, rows
+    calls = launches.bind(*step, rope.tables if is_one_launch else ())
+    if not is_one_launch:
+        calls += rope.gathers()
+    if own_rope is not rope:
+        calls += own_rope.gathers()
     fields = {
         "num_input_tokens": common.num_input_tokens,
         "num_actual_tokens": tokens,
@@ -165,8 +180,7 @@ def _size(self: Any, common: Any, decodes: int, decode_tokens: int, prefills: in
         "num_reqs_actual": min(live, decodes),
     }
     offsets = common.query_start_loc_cpu
-    # Rows that go into new buffers are gathered once, here.
-    return Size(gather if not prefills else (lambda: None), offsets[:rows], offsets[1 : rows + 1], fields, decode)
+    return Size(calls, offsets[:rows], offsets[1 : rows + 1], fields, decode)
 
 
 def _decodes(offsets: Tensor, views: dict[str, Any], tokens: int, host: list[int], longest_query: int) -> Part:

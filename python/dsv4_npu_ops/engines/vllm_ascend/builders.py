@@ -20,7 +20,6 @@ from dsv4_npu_ops.layout.capacity import group_capacity
 _DSA = "vllm_ascend.attention.dsa_v1"
 _COMMON = "dsv4_npu_ops"
 _OWN = "_dsv4_npu_ops_own"
-_SIZES = "_dsv4_npu_ops_sizes"
 
 
 def build(
@@ -41,14 +40,13 @@ def build(
     block_size, live = kwargs.get("block_size", 128), kwargs.get("num_reqs_actual")
     blocks = common_attn_metadata.block_table_tensor
     if step is None:
-        _fill_alone(self, common_attn_metadata, block_size, live)
-        batch = describe(self, common_attn_metadata, live, self.__dict__.setdefault(_SIZES, {}))
+        batch = describe(self, common_attn_metadata, live, _launches_alone(self, common_attn_metadata, block_size))
         if live is not None and live < common_attn_metadata.num_reqs:
             blocks[live : common_attn_metadata.num_reqs].zero_()
     else:
         batch = common.get(_COMMON)
         if batch is None:
-            batch = common[_COMMON] = describe(self, common_attn_metadata, live, step.sizes)
+            batch = common[_COMMON] = describe(self, common_attn_metadata, live, step.launches, with_rope=True)
     self.block_size = block_size
     self.common_ratio_to_sas_metadata = common
     self.prefill_ratio_to_sas_metadata = kwargs.get("prefill_ratio_to_sas_metadata")
@@ -76,7 +74,7 @@ def _metadata(self: Any, batch: Batch, blocks: Tensor, group: Any) -> Any:
     return instance(self.metadata_cls, {**batch.fields, **own_fields})
 
 
-def _fill_alone(self: Any, common: Any, block_size: int, live: int | None) -> None:
+def _launches_alone(self: Any, common: Any, block_size: int) -> Launches:
     """A builder outside of the runner's step, such as that of the drafts: a launch for its own group."""
     speculative = self.speculative_config
     if speculative is not None and speculative.parallel_drafting:
@@ -91,8 +89,7 @@ def _fill_alone(self: Any, common: Any, block_size: int, live: int | None) -> No
     rows, tokens = common.num_reqs, common.num_input_tokens
     if rows > self.start_pos_decode.shape[0] or tokens > self.slot_mapping.shape[0]:
         raise Unexpected(f"{rows} rows and {tokens} tokens, more than a step has")
-    requests = rows if live is None else live
-    known[1].run(common.query_start_loc, common.seq_lens, tokens, self.start_pos_decode, requests, rows)
+    return known[1]  # type: ignore[no-any-return]
 
 
 def _own_fields(self: Any, part: Part, blocks: Tensor, dsa_v1: Any) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -23,32 +24,48 @@ def get_cos_and_sin_dsa(
     original: Callable[..., Any], positions: Any, use_cache: bool = False, draft_index: int | None = None
 ) -> tuple[Any, Any]:
     """``get_cos_and_sin_dsa``: rows of every table at positions of tokens, in the engine's buffers or new ones."""
-    return bind(positions, use_cache, draft_index)()
+    rows = RopeRows.at(positions, use_cache, draft_index)
+    for gather in rows.gathers():
+        gather()
+    return rows.proxies
 
 
-def bind(positions: Tensor, use_cache: bool = False, draft_index: int | None = None) -> Callable[[], tuple[Any, Any]]:
-    """What gathers the rows at these positions, into the same buffers whenever it is called.
+@dataclass(eq=False, slots=True)
+class RopeRows:
+    """Rows of every table at positions of tokens, not yet gathered.
 
-    Raises:
-        Unexpected: something is not where this plug-in knows it.
+    Attributes:
+        positions: int64 ``[tokens]``.
+        proxies: the engine's, of cosines and of sines.
+        tables: cosines and sines ``[positions, D]``, and where their rows go, ``[tokens, D]``.
     """
-    from vllm_ascend.ops import rope_dsv4
 
-    rows = _buffers(rope_dsv4._ROPE_STATE, positions, use_cache, draft_index)
-    proxies = rope_dsv4.RopeDataProxy(rows, is_cos=True), rope_dsv4.RopeDataProxy(rows, is_cos=False)
-    calls = [
-        partial(torch.ops.dsv4_npu_ops.rope_gather.out, *tables, positions, inverse=False, cos_out=cos, sin_out=sin)
-        for key, groups in rows.items()
-        for tables in [_flat(rope_dsv4._ROPE_STATE.full_rope_cache[key])]
-        for cos, sin in [_flat(pair) for pair in groups.values()]
-    ]
+    positions: Tensor
+    proxies: tuple[Any, Any]
+    tables: list[tuple[Tensor, Tensor, Tensor, Tensor]]
 
-    def gather() -> tuple[Any, Any]:
-        for call in calls:
-            call()
-        return proxies
+    @classmethod
+    def at(cls, positions: Tensor, use_cache: bool = False, draft_index: int | None = None) -> RopeRows:
+        """Into the engine's buffers (``use_cache``), or new ones.
 
-    return gather
+        Raises:
+            Unexpected: something is not where this plug-in knows it.
+        """
+        from vllm_ascend.ops import rope_dsv4
+
+        rows = _buffers(rope_dsv4._ROPE_STATE, positions, use_cache, draft_index)
+        proxies = rope_dsv4.RopeDataProxy(rows, is_cos=True), rope_dsv4.RopeDataProxy(rows, is_cos=False)
+        full = rope_dsv4._ROPE_STATE.full_rope_cache
+        tables = [(*_flat(full[key]), *_flat(pair)) for key, groups in rows.items() for pair in groups.values()]
+        return cls(positions, proxies, tables)
+
+    def gathers(self) -> list[Callable[[], object]]:
+        """A launch for each table."""
+        gather = torch.ops.dsv4_npu_ops.rope_gather.out
+        return [
+            partial(gather, cos, sin, self.positions, inverse=False, cos_out=cos_rows, sin_out=sin_rows)
+            for cos, sin, cos_rows, sin_rows in self.tables
+        ]
 
 
 def _flat(tables: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
@@ -88,7 +105,10 @@ def shadow_get_cos_and_sin_dsa(
     theirs = original(positions, use_cache, draft_index)
 
     def again() -> dict[str, Tensor]:
-        return _named(bind(positions)()[0]._data)
+        rows = RopeRows.at(positions)
+        for gather in rows.gathers():
+            gather()
+        return _named(rows.proxies[0]._data)
 
     ours = again()
     named = {name: rows for name, rows in _named(theirs[0]._data).items() if name in ours}

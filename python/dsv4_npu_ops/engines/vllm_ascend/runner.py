@@ -1,4 +1,4 @@
-"""The model runner, which sees all KV-cache groups of a step, and so makes the launch that its builders share."""
+"""The model runner, which sees all KV-cache groups of a step, and so can give its builders a launch that they share."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ def build_attention_metadata(
     num_scheduled_tokens_np: Any = None,
     cascade_attn_prefix_lens: list[list[int]] | None = None,
 ) -> Any:
-    """``NPUModelRunner._build_attention_metadata``: sees all KV-cache groups, and so makes the step's launch."""
-    step = _prepare(self, num_tokens_padded or num_tokens, num_reqs, num_reqs_padded or num_reqs, num_scheduled_tokens)
-    current.step = step
+    """``NPUModelRunner._build_attention_metadata``: sees all KV-cache groups, so that its builders share a launch."""
+    # A builder of a micro-batch sees some rows of the tables.
+    scheduled = num_scheduled_tokens if ubatch_slices is None else None
+    current.step = _prepare(self, num_reqs_padded or num_reqs, scheduled)
     try:
         return original(
             self,
@@ -55,7 +56,7 @@ def build_attention_metadata(
         current.step = None
 
 
-def _prepare(self: Any, tokens: int, requests: int, rows: int, scheduled: dict[str, int] | None) -> Any:
+def _prepare(self: Any, rows: int, scheduled: dict[str, int] | None) -> Any:
     if not getattr(self, "use_compress", False):
         return ENGINES_OWN
     try:
@@ -65,7 +66,8 @@ def _prepare(self: Any, tokens: int, requests: int, rows: int, scheduled: dict[s
         # A dummy step has lengths of no request, and slots that the engine has chosen.
         if scheduled is None:
             return ENGINES_OWN
-        builders.fill(self, tokens, requests, rows)
+        if rows > builders.start_pos.shape[0]:
+            raise Unexpected(f"{rows} rows, more than max_num_seqs")
     except Unexpected as reason:
         say_once(f"metadata of vLLM-Ascend's builders is the engine's own for steps like this: {reason}")
         return ENGINES_OWN
@@ -98,7 +100,8 @@ def shadow_build_attention_metadata(
 
     def again() -> None:
         launches = Launches(groups, int(self.max_model_len))
-        launches.run(self.query_start_loc.gpu, self.seq_lens, tokens, start_pos, num_reqs, rows)
+        for call in launches.bind(self.query_start_loc.gpu, self.seq_lens, tokens, start_pos, num_reqs, rows):
+            call()
 
     again()
     slots = iter(groups)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from operator import is_
 from typing import Any
@@ -46,13 +46,18 @@ class TokenGroup:
 
 class Launches:
     """As few launches as serve some groups, since one knows four pools of tokens; without groups one, for start
-    positions. Their arguments are kept by the step's size, because steps of one size follow each other."""
+    positions.
+
+    Attributes:
+        sizes: what steps of one size have in common (``batch.Size``), because such steps follow each other.
+    """
 
     def __init__(self, groups: Iterable[TokenGroup], longest: int) -> None:
         """
         Args:
             longest: tokens of the longest request.
         """
+        self.sizes: dict[Any, Any] = {}
         groups = list(groups)
         self._parts: list[tuple[RequestTables, list[Tensor], list[int]]] = []
         for first in range(0, max(1, len(groups)), len(TOKEN_POOLS)):
@@ -63,31 +68,37 @@ class Launches:
             fields = [STEP_FIELDS.index(f"out_{pool}_loc") for pool in named]
             tables = RequestTables.of(pools, max_context_len=max(1, room))
             self._parts.append((tables, [group.slots for group in named.values()], fields))
-        self._bound: dict[tuple[int, ...], list[Callable[[], object]]] = {}
 
-    def run(self, offsets: Tensor, seq_lens: Tensor, tokens: int, start_pos: Tensor, requests: int, rows: int) -> None:
-        """Fills ``start_pos[:rows]``, with 0 in rows of padding behind the requests, and slots of the tokens, with -1
-        behind those of the requests."""
-        size = tokens, requests, rows, offsets.data_ptr(), seq_lens.data_ptr()
-        bound = self._bound.get(size)
-        if bound is None:
-            if len(self._bound) >= MOST_SIZES:
-                self._bound.clear()
-            bound = self._bound[size] = self._bind(offsets, seq_lens, tokens, start_pos, requests, rows)
-        for call in bound:
-            call()
-
-    def _bind(
-        self, offsets: Tensor, seq_lens: Tensor, tokens: int, start_pos: Tensor, requests: int, rows: int
+    def bind(
+        self,
+        offsets: Tensor,
+        seq_lens: Tensor,
+        tokens: int,
+        start_pos: Tensor,
+        requests: int,
+        rows: int,
+        rope: Sequence[tuple[Tensor, Tensor, Tensor, Tensor]] = (),
     ) -> list[Callable[[], object]]:
+        """What fills ``start_pos[:rows]``, with 0 in rows of padding behind the requests, and slots of the tokens, with
+        -1 behind those of the requests.
+
+        Args:
+            rope: up to two bases of which the first launch gathers the rows of the tokens (``RopeRows.tables``).
+        """
         step_rows = StepRows.mixed(offsets[: requests + 1], seq_lens[:requests])
         calls: list[Callable[[], object]] = []
         for i, (tables, slots, fields) in enumerate(self._parts):
             named = dict(zip(fields, (group_slots[:tokens] for group_slots in slots), strict=True))
+            token_tables: dict[str, Any] = {}
             if i == 0:
                 named[STEP_FIELDS.index("start_pos")] = start_pos[:requests]
+                for base, tensors in zip(("main", "compress"), rope, strict=False):
+                    token_tables |= zip((f"{base}_rope_cos", f"{base}_rope_sin"), tensors[:2], strict=True)
+                    wanted = STEP_FIELDS.index(f"{base}_cos"), STEP_FIELDS.index(f"{base}_sin")
+                    named |= zip(wanted, tensors[2:], strict=True)
             out = [buffer for _, buffer in sorted(named.items(), key=lambda item: item[0])]
-            calls.append(partial(fill_step, tables, step_rows, out, bits(list(named)), None, None, None, NO_SLOTS))
+            arguments = tables, step_rows, out, bits(list(named)), None, None, None, NO_SLOTS
+            calls.append(partial(fill_step, *arguments, **token_tables))
         if requests < rows:
             calls.append(start_pos[requests:rows].zero_)
         return calls
@@ -100,22 +111,11 @@ class Builders:
     A captured graph reads what builders publish at fixed addresses. So those of one runner are given common buffers for
     what is the same in all of them, before anything is captured: start positions; pairs of a KV-cache group;
     attention's metadata of a compress ratio; the indexer's. The engine's own code goes on working with them.
-
-    Attributes:
-        made_of: see ``builders_of``.
-        sizes: what steps have in common (``batch.Size``).
     """
 
     made_of: tuple[Any, ...]
     launches: Launches
     start_pos: Tensor
-    sizes: dict[Any, Any] = field(default_factory=dict)
-
-    def fill(self, runner: Any, tokens: int, requests: int, rows: int) -> None:
-        """The step's launch."""
-        if rows > self.start_pos.shape[0]:
-            raise Unexpected(f"{rows} rows, more than max_num_seqs")
-        self.launches.run(runner.query_start_loc.gpu, runner.seq_lens, tokens, self.start_pos, requests, rows)
 
 
 def builders_of(runner: Any, builder_type: type) -> Builders:
