@@ -26,6 +26,7 @@ class Size:
     Attributes:
         launches: fill start positions, slots and RoPE rows.
         first, last: offsets of the rows' tokens and of those behind them, on the host.
+        is_plain: the model runner's step, of decodes without padding, whose positions are the engine's.
         fields: of a step's metadata.
         decode: of the metadata of its decodes.
         own: what builders add to their decodes, by compress ratio and block table.
@@ -34,6 +35,7 @@ class Size:
     launches: list[Callable[[], object]]
     first: Tensor
     last: Tensor
+    is_plain: bool
     fields: dict[str, Any]
     decode: dict[str, Any]
     own: dict[Any, Any] = field(default_factory=dict)
@@ -82,12 +84,13 @@ def _host_lengths(common: Any) -> Tensor:
     return common.seq_lens.cpu()  # type: ignore[no-any-return]
 
 
-def describe(self: Any, common: Any, live: int | None, launches: Launches, with_rope: bool = False) -> Batch:
+def describe(self: Any, common: Any, live: int | None, launches: Launches, is_runners: bool = False) -> Batch:
     """A step by the first of its builders, which makes its launch.
 
     Args:
         live: rows that are requests; None: all.
-        with_rope: tokens stand where start positions and offsets say, so that the launch may gather their RoPE rows.
+        is_runners: the model runner's own step. Tokens of its requests stand where start positions and offsets say, so
+            that the launch may gather their RoPE rows; and it has found their longest query and sequence.
     """
     if self.model_config.hf_config.model_type != "deepseek_v4":
         raise Unexpected("another model than DeepSeek-V4")
@@ -107,7 +110,7 @@ def describe(self: Any, common: Any, live: int | None, launches: Launches, with_
         )
     size = None if key is None else launches.sizes.get(key)
     if size is None:
-        size = _size(self, common, decodes, decode_tokens, prefills, live, launches, with_rope)
+        size = _size(self, common, decodes, decode_tokens, prefills, live, launches, is_runners)
         if key is not None:
             if len(launches.sizes) >= MOST_SIZES:
                 launches.sizes.clear()
@@ -125,9 +128,11 @@ def describe(self: Any, common: Any, live: int | None, launches: Launches, with_
     decode = prefill = None
     if decodes:
         host = (lengths if lengths.shape[0] == decodes else lengths[:decodes]).tolist()
-        decode = _decodes(
-            offsets, size.decode, decode_tokens, host, max((widths[:decodes] if prefills else widths).tolist())
-        )
+        if size.is_plain:
+            longest = common.max_query_len, common.max_seq_len
+        else:
+            longest = max((widths[:decodes] if prefills else widths).tolist()), max(host)
+        decode = _decodes(offsets, size.decode, decode_tokens, host, *longest)
     if prefills:
         prefill = _prefills(self, common, fields, lengths, decodes, max(min(live - decodes, prefills), 0))
     return Batch(size, fields, decode, prefill)
@@ -141,15 +146,15 @@ def _size(
     prefills: int,
     live: int,
     launches: Launches,
-    with_rope: bool,
+    is_runners: bool,
 ) -> Size:
     rows, tokens, entries = common.num_reqs, common.num_actual_tokens, common.num_input_tokens
     positions = common.positions[:entries].long()
     rope = RopeRows.at(positions, not prefills)
     own_rope = RopeRows.at(positions[:decode_tokens], True) if decodes and prefills else rope
     (cos, sin), own = rope.proxies, own_rope.proxies
-    # Padding has positions of the engine's; and a launch knows two bases.
-    is_one_launch = with_rope and not prefills and live == rows and tokens == entries and len(rope.tables) <= 2
+    is_plain = is_runners and not prefills and live == rows and tokens == entries
+    is_one_launch = is_plain and len(rope.tables) <= 2
     step = common.query_start_loc, common.seq_lens, entries, self.start_pos_decode, live, rows
     calls = launches.bind(*step, rope.tables if is_one_launch else ())
     if not is_one_launch:
@@ -180,12 +185,13 @@ def _size(
         "num_reqs_actual": min(live, decodes),
     }
     offsets = common.query_start_loc_cpu
-    return Size(calls, offsets[:rows], offsets[1 : rows + 1], fields, decode)
+    return Size(calls, offsets[:rows], offsets[1 : rows + 1], is_plain, fields, decode)
 
 
-def _decodes(offsets: Tensor, views: dict[str, Any], tokens: int, host: list[int], longest_query: int) -> Part:
+def _decodes(
+    offsets: Tensor, views: dict[str, Any], tokens: int, host: list[int], longest_query: int, longest: int
+) -> Part:
     rows = len(host)
-    longest = max(host)
     fields = {
         **views,
         "seq_lens_list": host,

@@ -46,7 +46,7 @@ def build(
     else:
         batch = common.get(_COMMON)
         if batch is None:
-            batch = common[_COMMON] = describe(self, common_attn_metadata, live, step.launches, with_rope=True)
+            batch = common[_COMMON] = describe(self, common_attn_metadata, live, step.launches, is_runners=True)
     self.block_size = block_size
     self.common_ratio_to_sas_metadata = common
     self.prefill_ratio_to_sas_metadata = kwargs.get("prefill_ratio_to_sas_metadata")
