@@ -1,6 +1,7 @@
 """One step: wrapper and fake kernel of ``torch.ops.dsv4_npu_ops.step``."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -144,6 +145,32 @@ def fill_step(
     if tables.check_reserved:
         check_reserved("step", tables, rows, req_pool_indices)
     _step(
+        *tables.op_pools,
+        req_pool_indices,
+        rows.seq_lens,
+        rows.operand,
+        rope_cos,
+        rope_sin,
+        rows.form,
+        rows.width,
+        tables.sliding_window,
+        tables.max_context_len,
+        out,
+        fields,
+        *unusual,
+        **token_tables,
+    )
+
+
+def bind_step(
+    tables: RequestTables, rows: StepRows, out: Sequence[Tensor], fields: int, *inputs: Any, **token_tables: Tensor
+) -> Callable[[], object]:
+    """A call of ``fill_step`` with these arguments, to be made again and again."""
+    if tables.check_reserved:
+        return partial(fill_step, tables, rows, out, fields, *inputs, **token_tables)
+    req_pool_indices, rope_cos, rope_sin, *unusual = inputs
+    return partial(
+        _step,
         *tables.op_pools,
         req_pool_indices,
         rows.seq_lens,

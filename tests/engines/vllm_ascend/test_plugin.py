@@ -69,8 +69,13 @@ def test_on_replaces_functions_also_where_they_were_imported_to(load):
 def test_on_runs_our_ops(load, monkeypatch):
     load("on")
     world, launches = World(1), []
-    fill = step.fill_step
-    monkeypatch.setattr(step, "fill_step", lambda *a, **k: launches.append(1) or fill(*a, **k))
+    bind = step.bind_step
+
+    def counted(*args, **kwargs):
+        call = bind(*args, **kwargs)
+        return lambda: launches.append(1) or call()
+
+    monkeypatch.setattr(step, "bind_step", counted)
     world.metadata(step_of(world))
     assert len(launches) == 1
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from dsv4_npu_ops.engines.hooks import Hook, Unexpected
@@ -70,8 +69,8 @@ def _metadata(self: Any, batch: Batch, blocks: Tensor, group: Any) -> Any:
         if own.ratio not in decode.attention:
             _attend(self, decode, batch.size.own.values())
         made_decode = instance(own.kind, {**decode.fields, **own.fields})
-    own_fields = {"decode": made_decode, "prefill": made_prefill, "hadamard": type(self).hadamard}
-    return instance(self.metadata_cls, {**batch.fields, **own_fields})
+    fields = {**batch.fields, "decode": made_decode, "prefill": made_prefill, "hadamard": type(self).hadamard}
+    return instance(self.metadata_cls, fields)
 
 
 def _launches_alone(self: Any, common: Any, block_size: int) -> Launches:
@@ -175,10 +174,7 @@ def _attend(self: Any, part: Part, groups: Iterable[_Own]) -> None:
             attention[0] = own.indexer(queries.longest_query, queries.longest_sequence)
             buffers.append(own.fields["qli_metadata"])
             made.append(attention[0])
-    for i, buffer in enumerate(buffers):
-        if made[i].shape != buffer.shape:
-            made[i] = made[i][: buffer.shape[0]]
-    torch._foreach_copy_(buffers, made)
+    cann.publish(buffers, made)
 
 
 def _prefill(self: Any, part: Part, blocks: Tensor) -> Any:

@@ -85,6 +85,14 @@ def _fixed_arguments(builder: Any, device_operator: Any, tp_size: int, ratio: in
     return arguments
 
 
+def publish(buffers: list[Tensor], values: list[Tensor]) -> None:
+    """Copies what CANN gave to buffers at fixed addresses, which may be shorter, by one call."""
+    for i, buffer in enumerate(buffers):
+        if values[i].numel() != buffer.numel():
+            values[i] = values[i][: buffer.shape[0]]
+    torch._foreach_copy_(buffers, values)
+
+
 def indexer(builder: Any, queries: Queries) -> Callable[[int, int], Tensor]:
     """What makes the indexer's metadata of these rows, from the longest query and sequence of a step."""
     config = builder.model_config.hf_config

@@ -291,18 +291,26 @@ class _Draft:
         if self._in_graph:
             blocks = self._drafter._adjust_tensor(blocks, self._entries)
         blocks = blocks[: self._requests]
-        operator = self._dsa.DeviceOperator.get_dsa_sparse_attn_metadata_op()
+        attention = self._attention(host)
         # Objects are new in each draft: a connector may still look at the last one's.
         self.metadata = []
-        for d, (arguments, (fields, decode_fields)) in enumerate(zip(self._calls, self._fields, strict=True)):
-            arguments["max_seqlen_kv"] = host[d]
-            attention = operator(**arguments)
-            if self._in_graph:
-                buffer = self._builder.spec_sas_metadata[d]
-                attention = buffer.copy_(attention[: buffer.shape[0]])
-            own = {**decode_fields, "block_table": blocks, "sas_metadata": attention}
+        for (fields, decode_fields), of_step in zip(self._fields, attention, strict=True):
+            own = {**decode_fields, "block_table": blocks, "sas_metadata": of_step}
             decode = instance(self._dsa.AscendDSADecodeMetadata, own)
             self.metadata.append(instance(self._builder.metadata_cls, {**fields, "decode": decode}))
+
+    def _attention(self, longest: list[int]) -> list[Tensor]:
+        """What CANN gives for each step, in a graph where the graph reads it."""
+        operator = self._dsa.DeviceOperator.get_dsa_sparse_attn_metadata_op()
+        made = []
+        for arguments, of_step in zip(self._calls, longest, strict=True):
+            arguments["max_seqlen_kv"] = of_step
+            made.append(operator(**arguments))
+        if not self._in_graph:
+            return made
+        buffers: list[Tensor] = self._builder.spec_sas_metadata[: len(made)]
+        cann.publish(buffers, made)
+        return buffers
 
     def launch(self, positions: Tensor, blocks: Tensor) -> None:
         """Step d is d tokens behind the positions."""

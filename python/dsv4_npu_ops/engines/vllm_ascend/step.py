@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from operator import is_
 from typing import Any
 
@@ -15,7 +14,7 @@ from dsv4_npu_ops.engines.hooks import Unexpected
 from dsv4_npu_ops.layout import PageTable, RequestTables, StepRows
 from dsv4_npu_ops.layout.kv_layout import POOLS
 from dsv4_npu_ops.layout.step import STEP_FIELDS
-from dsv4_npu_ops.ops.step import bits, fill_step
+from dsv4_npu_ops.ops.step import bind_step, bits
 
 TOKEN_POOLS = ("swa", "c4_state", "c128_state", "full")
 """Pools that stand for groups of the engine, in their order: to slots of tokens a pool is a table and a block size."""
@@ -98,7 +97,7 @@ class Launches:
                     named |= zip(wanted, tensors[2:], strict=True)
             out = [buffer for _, buffer in sorted(named.items(), key=lambda item: item[0])]
             arguments = tables, step_rows, out, bits(list(named)), None, None, None, NO_SLOTS
-            calls.append(partial(fill_step, *arguments, **token_tables))
+            calls.append(bind_step(*arguments, **token_tables))
         if requests < rows:
             calls.append(start_pos[requests:rows].zero_)
         return calls
