@@ -152,6 +152,8 @@ class World:
             num_reqs=rows,
             num_actual_tokens=rows * WIDTH,
             num_input_tokens=rows * WIDTH,
+            max_query_len=WIDTH,
+            max_seq_len=max(LENGTHS),
             query_start_loc=runner.query_start_loc.gpu,
             query_start_loc_cpu=runner.query_start_loc.cpu,
             seq_lens=runner.seq_lens[:rows],
@@ -186,8 +188,8 @@ def plugin(ops, monkeypatch):
     from dsv4_npu_ops.engines.vllm_ascend import builders, compressor, drafts, runner, samples, step
 
     # The simulated device has no operators of torch: what CANN's metadata are copied with, and two sums, are left out.
-    monkeypatch.setattr(builders.cann, "indexer_metadata", lambda builder, queries: Adaptor.given)
-    monkeypatch.setattr(builders, "_publish", lambda part, buffer, values: None)
+    monkeypatch.setattr(builders.cann, "indexer", lambda builder, queries: lambda *longest: Adaptor.given)
+    monkeypatch.setattr(builders.cann, "publish", lambda buffers, values: None)
     monkeypatch.setattr(drafts, "torch", WithoutSums())
     return SimpleNamespace(
         rope=rope, builders=builders, compressor=compressor, drafts=drafts, runner=runner, samples=samples, step=step
@@ -241,11 +243,11 @@ def on_both(plugin, sim, run, expected, waits=False):
     return found
 
 
-def test_all_builders_of_a_step_are_one_launch_and_two_gathers(sim, plugin):
+def test_all_builders_of_a_step_are_one_launch(sim, plugin):
     def run(world):
         def call():
             dictionaries = {f"{name}_ratio_to_sas_metadata": {} for name in ("prefill", "decode", "common")}
-            plugin.step.current.step = plugin.runner._prepare(world.runner, 16, 4, 4, {})
+            plugin.step.current.step = plugin.runner._prepare(world.runner, 4, {})
             made = [
                 plugin.builders.build(
                     None, builder, 0, world.common(i), block_size=GROUPS[i][1], num_reqs_actual=4, **dictionaries
@@ -257,7 +259,7 @@ def test_all_builders_of_a_step_are_one_launch_and_two_gathers(sim, plugin):
 
         return call
 
-    on_both(plugin, sim, run, {"fill_step": 1, "rope_gather": 2})
+    on_both(plugin, sim, run, {"fill_step": 1})
 
 
 def test_layers_of_a_ratio_share_one_launch(sim, plugin):
@@ -270,7 +272,7 @@ def test_layers_of_a_ratio_share_one_launch(sim, plugin):
 
     def run(world):
         dictionaries = {f"{name}_ratio_to_sas_metadata": {} for name in ("prefill", "decode", "common")}
-        plugin.step.current.step = plugin.runner._prepare(world.runner, 16, 4, 4, {})
+        plugin.step.current.step = plugin.runner._prepare(world.runner, 4, {})
         made = plugin.builders.build(None, world.builders[0], 0, world.common(0), block_size=128, **dictionaries)
         plugin.step.current.step = None
 
