@@ -58,6 +58,7 @@ def build(
 
 
 def _metadata(self: Any, batch: Batch, blocks: Tensor, group: Any) -> Any:
+    """A builder's metadata of the step: what all have in common, with its own."""
     decode, prefill = batch.decode, batch.prefill
     made_decode = made_prefill = None
     if prefill is not None:
@@ -113,6 +114,7 @@ class _Own:
         kind: of the metadata; fields: those that differ between groups.
         ratio: 1, 4 or 128.
         operator, arguments: CANN's for attention; offsets of keys and the longest lengths are those of the last step.
+        kv_offsets: the engine's function that gives the offsets of keys.
         indexer: see ``cann.indexer``.
     """
 
