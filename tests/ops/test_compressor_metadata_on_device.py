@@ -112,7 +112,8 @@ def test_a_bad_request_in_one_of_several_chunks(ascend_sim, bad, start, row, cod
     got, want = slots(4, starts, widths, rows, 5000, [torch.int64] * 3, without=bad)
     ascend_sim.force_blocks(0)
     assert got == want
-    assert ascend_sim.take_errors() == [[6, code, bad, value, 0, 0, 0, 0]]
+    # A device whose blocks nobody chooses says it in each.
+    assert {tuple(lane) for lane in ascend_sim.take_errors()} == {(6, code, bad, value, 0, 0, 0, 0)}
 
 
 @pytest.mark.device_only

@@ -400,9 +400,15 @@ def test_bad_values_write_nothing(name, index, value, message, code, word):
         (dict(num_c128=2), "num_c128 and num_c128_pages, which are 259, 65, 2 and 1"),
         (dict(num_c128_pages=0), "row 0 brings 131 tokens, 33 and 2 groups and 1 pages of c128 behind 0, 0, 0 and 0"),
         (dict(swa_tail=130), "swa_tail is 130, expected tails from a page's start, but seq_lens[0] is 2177"),
-        (dict(full_pages=torch.tensor([7, 2])), "row 2 takes 1, 1 and 0 pages behind 2, 2 and 1, expected no more"),
+        (
+            dict(full_pages=torch.tensor([7, 2])),
+            "row 2 takes 1, 1 and 0 pages and the rows before it 2, 2 and 1, expected together",
+        ),
         (dict(swa_pages=torch.tensor([4, 11])), "swa_pages and c128_pages have, which is 4, 2 and 2"),
-        (dict(c128_pages=torch.tensor([], dtype=torch.int64)), "row 0 takes 2, 2 and 1 pages behind 0, 0 and 0"),
+        (
+            dict(c128_pages=torch.tensor([], dtype=torch.int64)),
+            "row 0 takes 2, 2 and 1 pages and the rows before it 0, 0 and 0",
+        ),
     ],
 )
 def test_numbers_that_do_not_add_up_write_nothing(bad, message):

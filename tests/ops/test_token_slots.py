@@ -321,3 +321,11 @@ def test_opcheck(device):
             slots=arguments["out"],
         ),
     )
+
+
+@pytest.mark.cpu_only
+def test_other_tables_are_named():
+    offsets, lengths = torch.tensor([0, 1]), torch.tensor([1])
+    for wrong, kind in ((torch.zeros(1, 4, dtype=torch.int32), "Tensor"), (object(), "object")):
+        with pytest.raises(ValueError, match=rf"^token_slots: tables\[0\] is a {kind}, expected a BatchPageTable"):
+            dsv4_npu_ops.token_slots(offsets, lengths, [wrong], 1, 1)

@@ -76,9 +76,9 @@ void check_room(int64_t i, const ExtendCounts& before, const ExtendCounts& count
                       ", expected no more than num_tokens, num_c4, num_c128 and num_c128_pages, which are ",
                       p.num_tokens, ", ", p.num_c4, ", ", p.num_c128, " and ", p.num_replaced);
     TORCH_CHECK_VALUE(fault != kExtendBeyondLists, kExtendOp, ": row ", i, " takes ", counts.full_pages, ", ",
-                      counts.swa_pages, " and ", counts.c128_pages, " pages behind ", before.full_pages, ", ",
-                      before.swa_pages, " and ", before.c128_pages,
-                      ", expected no more than full_pages, swa_pages and c128_pages have, which is ", p.full_pages,
+                      counts.swa_pages, " and ", counts.c128_pages, " pages and the rows before it ", before.full_pages,
+                      ", ", before.swa_pages, " and ", before.c128_pages,
+                      ", expected together no more than full_pages, swa_pages and c128_pages have, which is ", p.full_pages,
                       ", ", p.swa_pages, " and ", p.c128_pages);
 }
 

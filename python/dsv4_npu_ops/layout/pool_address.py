@@ -65,7 +65,8 @@ class PageTable:
         table: ``[requests, columns]`` int32 or int64, rows at any stride. In swa, c4_state and c128_state it may have
             fewer columns than the longest request has pages: page ``j`` then stands in column ``j % columns``, and a
             step whose live pages are more than the columns is refused.
-        page_size: slots of a page, a power of two.
+        page_size: slots of a page, a power of two: entries of the pool, not tokens. Blocks of 128 tokens have 128 slots
+            of ``full``, 32 of ``c4`` and 1 of ``c128``.
     """
 
     table: Tensor

@@ -13,7 +13,7 @@ _needs = torch.ops.dsv4_npu_ops.extend_from_lists.needs
 
 class ExtendNeeds(NamedTuple):
     """What ``extend_from_lists`` brings and takes: new tokens, groups of 4 and of 128 that they complete, pages of each
-    list, and int64 ``[N, 3]`` (row, begin, end) of the columns of ``c128_table`` that get new pages."""
+    list, and int64 ``[N, 3]`` (row of the call, begin, end) of the columns of ``c128_table`` that get new pages."""
 
     num_tokens: int
     num_c4: int

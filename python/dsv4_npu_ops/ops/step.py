@@ -330,6 +330,8 @@ def _matrix(name: str, rows: Tensor) -> Tensor:
 
 
 def _by_pool(name: str, given: Mapping[str, int], default: list[int]) -> list[int]:
+    if not isinstance(given, Mapping):
+        raise ValueError(f"step: {name} is {given!r}, expected a mapping of pools to what stands for none")
     for pool in given:
         if pool not in POOLS:
             raise ValueError(f"step: {name} names pool {pool!r}, expected pools among {', '.join(POOLS)}")

@@ -57,6 +57,10 @@ def token_slots(
 
     Source: docs/spec.md, token slots.
     """
+    for i, table in enumerate(tables):
+        if not isinstance(table, BatchPageTable):
+            kind = type(table).__name__
+            raise ValueError(f"token_slots: tables[{i}] is a {kind}, expected a BatchPageTable")
     if num_tokens < 0:
         raise ValueError(f"token_slots: num_tokens is {num_tokens}, expected at least 0")
     if out is None:
