@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dsv4_npu_ops.engines import hooks
-from dsv4_npu_ops.engines.vllm_ascend import runner, step
+from dsv4_npu_ops.engines.vllm_ascend import builders, runner, step
 from engines.vllm_ascend.world import GROUPS, Row, World, cann, differences, never, ours, random_batch, snapshot, va
 
 
@@ -171,3 +171,15 @@ def places(part):
     tensors += [] if part.slot_mapping is None else [part.slot_mapping]
     tensors += [table for pair in part.cos._data.values() for table in pair["default"]]
     return [tensor.data_ptr() for tensor in tensors]
+
+
+@pytest.mark.parametrize("tokens", [0, 1, 3, 9])
+def test_compressed_tokens_of_a_part_are_counted_as_by_the_engine(tokens):
+    """Also of one without tokens, for which an output would still have room."""
+    theirs = SimpleNamespace(compressor_ratio=4, num_decode_tokens=tokens, num_decodes=2)
+    count, step_kind = va.dsa.AscendDSAMetadataBuilder._num_compressor_metadata_rows, va.dsa.BUILD_METADATA_STEP_DECODE
+    expected = count(theirs, step_kind, None)
+    ours = SimpleNamespace(compressor_ratio=4, block_size=128)
+    part = SimpleNamespace(first_row=0, rows=2, first_token=0, tokens=tokens)
+    tables = SimpleNamespace(get_full_cos_and_sin_dsa=lambda name: (name, name))
+    assert builders._own_fields(ours, part, torch.zeros(2, 4), tables)["num_compressed_tokens"] == expected

@@ -14,7 +14,6 @@ from dsv4_npu_ops.engines.vllm_ascend import cann
 from dsv4_npu_ops.engines.vllm_ascend.batch import Batch, Part, describe
 from dsv4_npu_ops.engines.vllm_ascend.instances import instance
 from dsv4_npu_ops.engines.vllm_ascend.step import ENGINES_OWN, Launches, TokenGroup, current
-from dsv4_npu_ops.layout.capacity import group_capacity
 
 _DSA = "vllm_ascend.attention.dsa_v1"
 _COMMON = "dsv4_npu_ops"
@@ -97,7 +96,8 @@ def _own_fields(self: Any, part: Part, blocks: Tensor, dsa_v1: Any) -> dict[str,
     ratio = self.compressor_ratio
     fields = {"block_table": blocks[part.first_row : part.first_row + part.rows], "block_size": self.block_size}
     if ratio > 1:
-        fields["num_compressed_tokens"] = group_capacity(part.tokens, part.rows, ratio)
+        # The engine's own number, which is 0 without tokens: not the room of an output, of which there is always some.
+        fields["num_compressed_tokens"] = min(part.tokens, part.tokens // ratio + part.rows)
         fields["full_compress_cos"], fields["full_compress_sin"] = dsa_v1.get_full_cos_and_sin_dsa(f"c{ratio}")
         fields["slot_mapping"] = None
     else:
