@@ -10,6 +10,7 @@ from torch import Tensor
 
 import dsv4_npu_ops._C  # noqa: F401  (loading it registers torch.ops.dsv4_npu_ops)
 from dsv4_npu_ops.layout.buffers import Buffer, empty_tensors, numbers_of
+from dsv4_npu_ops.layout.kept_sizes import KeptSizes
 from dsv4_npu_ops.layout.kv_layout import POOLS
 from dsv4_npu_ops.layout.step import STEP_FIELDS, Step
 from dsv4_npu_ops.layout.step_rows import StepRows
@@ -144,22 +145,8 @@ def fill_step(
     """
     if tables.check_reserved:
         check_reserved("step", tables, rows, req_pool_indices)
-    _step(
-        *tables.op_pools,
-        req_pool_indices,
-        rows.seq_lens,
-        rows.operand,
-        rope_cos,
-        rope_sin,
-        rows.form,
-        rows.width,
-        tables.sliding_window,
-        tables.max_context_len,
-        out,
-        fields,
-        *unusual,
-        **token_tables,
-    )
+    arguments = _arguments(tables, rows, out, fields, req_pool_indices, rope_cos, rope_sin)
+    _step(*arguments, *unusual, **token_tables)
 
 
 def bind_step(
@@ -169,23 +156,8 @@ def bind_step(
     if tables.check_reserved:
         return partial(fill_step, tables, rows, out, fields, *inputs, **token_tables)
     req_pool_indices, rope_cos, rope_sin, *unusual = inputs
-    return partial(
-        _step,
-        *tables.op_pools,
-        req_pool_indices,
-        rows.seq_lens,
-        rows.operand,
-        rope_cos,
-        rope_sin,
-        rows.form,
-        rows.width,
-        tables.sliding_window,
-        tables.max_context_len,
-        out,
-        fields,
-        *unusual,
-        **token_tables,
-    )
+    arguments = _arguments(tables, rows, out, fields, req_pool_indices, rope_cos, rope_sin)
+    return partial(_step, *arguments, *unusual, **token_tables)
 
 
 def new_step(
@@ -206,7 +178,22 @@ def new_step(
     """
     if tables.check_reserved:
         check_reserved("step", tables, rows, req_pool_indices)
-    made: list[Tensor] = _new_step(
+    arguments = _arguments(tables, rows, buffers, fields, req_pool_indices, rope_cos, rope_sin)
+    made: list[Tensor] = _new_step(*arguments, *unusual, **token_tables)
+    return made
+
+
+def _arguments(
+    tables: RequestTables,
+    rows: StepRows,
+    buffers: Sequence[Any],
+    fields: int,
+    req_pool_indices: Tensor | None,
+    rope_cos: Tensor | None,
+    rope_sin: Tensor | None,
+) -> tuple[Any, ...]:
+    """What both forms of the op take first, in its order."""
+    return (
         *tables.op_pools,
         req_pool_indices,
         rows.seq_lens,
@@ -219,10 +206,7 @@ def new_step(
         tables.max_context_len,
         buffers,
         fields,
-        *unusual,
-        **token_tables,
     )
-    return made
 
 
 def bits(fields: Sequence[int]) -> int:
@@ -231,8 +215,6 @@ def bits(fields: Sequence[int]) -> int:
 
 
 _PLAIN = {int, type(None)}
-_MOST_SIZES = 256
-"""Sizes of results whose buffers are known without being counted again."""
 
 
 class ResultFields:
@@ -245,7 +227,7 @@ class ResultFields:
     def __init__(self, paths: Mapping[str, str]) -> None:
         self._paths = dict(paths)
         self._present: dict[tuple[int, ...], tuple[Callable[[object], Sequence[Tensor]], int]] = {}
-        self._known: dict[Any, tuple[list[int], int, Callable[[list[Tensor]], Sequence[Tensor]]]] = {}
+        self._known: KeptSizes[tuple[list[int], int, Callable[[list[Tensor]], Sequence[Tensor]]]] = KeptSizes()
 
     @property
     def names(self) -> dict[str, str]:
@@ -289,10 +271,8 @@ class ResultFields:
         key = tables.shape, sizes
         found = self._known.get(key)
         if found is None:
-            if len(self._known) >= _MOST_SIZES:
-                self._known.clear()
             order, fields, in_order = self._buffers(tables, buffers(tables, *sizes))
-            found = self._known[key] = numbers_of(order), fields, itemgetter(*in_order)
+            found = self._known.keep(key, (numbers_of(order), fields, itemgetter(*in_order)))
         numbers, fields, take = found
         return take(new_step(tables, rows, numbers, fields, *inputs, **token_tables))  # type: ignore[no-any-return]
 

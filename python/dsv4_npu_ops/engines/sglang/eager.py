@@ -25,8 +25,6 @@ from dsv4_npu_ops.ops.step_sizes import step_sizes
 _MIXIN = "sglang.srt.hardware_backend.npu.attention.ascend_dsv4_backend.CompressorAscendBackendMixin"
 _RATIOS = (4, 128)
 _LEAD = {4: 8, 128: 128}
-_MOST_SIZES = 256
-"""Sizes of steps whose buffers are kept as the op takes them."""
 
 
 def build_compress_metadata(original: Callable[..., Any], self: Any, forward_batch: Any) -> None:
@@ -183,10 +181,7 @@ def _step(
                 wanted |= {f"out_c{ratio}_state_loc": (INT32, batch) for ratio in _RATIOS}
         if not arch35:
             wanted |= {f"c{r}_state_locs": (INT32, batch, _LEAD[r] + width) for r in tables.state_ratios}
-        buffers = NewBuffers(wanted)
-        if len(tables.new_buffers) >= _MOST_SIZES:
-            tables.new_buffers.clear()
-        tables.new_buffers[key] = buffers
+        buffers = tables.new_buffers.keep(key, NewBuffers(wanted))
     cycle = forward_batch.req_pool_indices.to(torch.int32).contiguous() if arch35 else None
     call = NewStep(tables, rows, forward_batch.req_pool_indices, buffers)
     return _EagerStep(call, finals, width, {}, width, cycle)

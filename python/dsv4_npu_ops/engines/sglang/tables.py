@@ -23,6 +23,7 @@ from dsv4_npu_ops.layout import (
     RequestTables,
     SlotTable,
 )
+from dsv4_npu_ops.layout.kept_sizes import KeptSizes
 from dsv4_npu_ops.layout.kv_layout import POOLS
 from dsv4_npu_ops.layout.pool_address import PoolAddress
 from dsv4_npu_ops.ops.step import NO_PAGES, NO_SLOTS
@@ -60,7 +61,7 @@ class SglangTables:
     state_ratios: tuple[int, ...]
     has_state_pages: bool
     sources: tuple[Tensor | None, ...]
-    new_buffers: dict[Any, Any] = field(default_factory=dict)
+    new_buffers: KeptSizes[Any] = field(default_factory=KeptSizes)
 
 
 def tables_of_backend(backend: Any) -> SglangTables:

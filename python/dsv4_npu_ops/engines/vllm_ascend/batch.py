@@ -14,7 +14,7 @@ from dsv4_npu_ops.engines.hooks import Unexpected
 from dsv4_npu_ops.engines.vllm_ascend import cann
 from dsv4_npu_ops.engines.vllm_ascend.compressor import RESULTS
 from dsv4_npu_ops.engines.vllm_ascend.rope import RopeRows
-from dsv4_npu_ops.engines.vllm_ascend.step import MOST_SIZES, Launches
+from dsv4_npu_ops.engines.vllm_ascend.step import Launches
 
 _DSA = "vllm_ascend.attention.dsa_v1"
 
@@ -112,9 +112,7 @@ def describe(self: Any, common: Any, live: int | None, launches: Launches, is_ru
     if size is None:
         size = _size(self, common, decodes, decode_tokens, prefills, live, launches, is_runners)
         if key is not None:
-            if len(launches.sizes) >= MOST_SIZES:
-                launches.sizes.clear()
-            launches.sizes[key] = size
+            launches.sizes.keep(key, size)
     for call in size.launches:
         call()
     widths = size.last - size.first

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from dsv4_npu_ops.engines.hooks import Unexpected
 from dsv4_npu_ops.layout import PageTable, RequestTables, StepRows
+from dsv4_npu_ops.layout.kept_sizes import KeptSizes
 from dsv4_npu_ops.layout.kv_layout import POOLS
 from dsv4_npu_ops.layout.step import STEP_FIELDS
 from dsv4_npu_ops.ops.step import bind_step, bits
@@ -21,9 +22,6 @@ TOKEN_POOLS = ("swa", "c4_state", "c128_state", "full")
 
 NO_SLOTS = [-1] * len(POOLS)
 """What the engine's kernels take for no slot: -1, and as a pair (-1, P - 1)."""
-
-MOST_SIZES = 256
-"""Sizes of steps whose arguments are kept."""
 
 _ADOPTED = "_dsv4_npu_ops_builders"
 
@@ -56,7 +54,7 @@ class Launches:
         Args:
             longest: tokens of the longest request.
         """
-        self.sizes: dict[Any, Any] = {}
+        self.sizes: KeptSizes[Any] = KeptSizes()
         groups = list(groups)
         self._parts: list[tuple[RequestTables, list[Tensor], list[int]]] = []
         for first in range(0, max(1, len(groups)), len(TOKEN_POOLS)):
