@@ -6,6 +6,7 @@
 
 #include <mutex>
 
+#include "torch/bound_calls.h"
 #include "torch/inference_only.h"
 
 namespace {
@@ -23,7 +24,10 @@ extern "C" const char* dsv4_npu_ops_torch_version() { return TORCH_VERSION; }
 extern "C" void dsv4_npu_ops_begin() {
     // Not a static initialiser: those of all ops have run by now.
     static std::once_flag once;
-    std::call_once(once, dsv4::register_inference_only);
+    std::call_once(once, [] {
+        dsv4::register_inference_only();
+        dsv4::register_bound_calls();
+    });
 }
 
 PyMODINIT_FUNC PyInit__C() {

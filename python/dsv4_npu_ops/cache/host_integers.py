@@ -1,5 +1,6 @@
 """Request ids and lengths that a caller keeps on the host (docs/spec.md, errors)."""
 
+from array import array
 from collections.abc import Sequence
 from operator import index
 
@@ -41,14 +42,13 @@ def host_integers(op: str, name: str, values: Integers) -> list[int]:
             )
         return values.tolist()
     try:
-        numbers = list(map(index, values))
+        # One pass in C, which converts and checks.
+        return array("q", values if isinstance(values, list) else list(values)).tolist()
     except TypeError:
         raise ValueError(f"{op}: {name} is {values!r}, expected a list or a 1-D tensor of integers") from None
-    # Of the extremes: a step's rows are checked by two passes in C.
-    if numbers and not (fits(min(numbers)) and fits(max(numbers))):
-        row = next(i for i, number in enumerate(numbers) if not fits(number))
-        raise ValueError(f"{op}: {name}[{row}] is {numbers[row]}, expected an integer of 64 bits")
-    return numbers
+    except OverflowError:
+        row = next(i for i, number in enumerate(values) if not fits(index(number)))
+        raise ValueError(f"{op}: {name}[{row}] is {values[row]}, expected an integer of 64 bits") from None
 
 
 def fits(number: int) -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from dsv4_npu_ops.layout.kept_sizes import KeptSizes
 from dsv4_npu_ops.layout.kv_layout import INT32_MAX, POOLS, KVLayout
 from dsv4_npu_ops.layout.pool_address import (
     KINDS_WITH_PAGES,
@@ -39,6 +41,7 @@ class RequestTables:
         op_tables: the tensors of the six pools, None where an address has none; kinds: how each is addressed.
         op_pools: what ops take for the pools. op_token_pools: the same as if only full and swa existed, and what their
             slots are made of. written_pools: as if only pools with a table of slots or pages existed.
+        calls: steps of these tables by what decides their sizes (``ops.step``).
         check_reserved: whether steps first look for a slot of each of their tokens and groups, for debugging: the
             lookup is slow, and waits for a device. Default: whether the environment has ``DSV4_CHECK_RESERVED=1``.
 
@@ -115,6 +118,7 @@ class RequestTables:
         self.sliding_window = sliding_window
         self.max_context_len = max_context_len
         self.check_reserved = check_reserved
+        self.calls: KeptSizes[Any] = KeptSizes()
         self.op_tables: list[Tensor | None] = [address.table for address in addresses]
         self.kinds: tuple[int, ...] = tuple(address.kind for address in addresses)
         self.op_pools = op_pools(addresses)

@@ -1,7 +1,6 @@
 """One step: wrapper and fake kernel of ``torch.ops.dsv4_npu_ops.step``."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -10,13 +9,13 @@ from torch import Tensor
 
 import dsv4_npu_ops._C  # noqa: F401  (loading it registers torch.ops.dsv4_npu_ops)
 from dsv4_npu_ops.layout.buffers import Buffer, empty_tensors, numbers_of
-from dsv4_npu_ops.layout.kept_sizes import KeptSizes
 from dsv4_npu_ops.layout.kv_layout import POOLS
 from dsv4_npu_ops.layout.step import STEP_FIELDS, Step
 from dsv4_npu_ops.layout.step_rows import StepRows
 from dsv4_npu_ops.layout.tables import RequestTables
 from dsv4_npu_ops.layout.verify_step import RopeTables, check_rope_tables
 from dsv4_npu_ops.ops.attributes import attributes
+from dsv4_npu_ops.ops.bound_call import BoundCall
 from dsv4_npu_ops.ops.caller_errors import TABLES, caller_errors
 from dsv4_npu_ops.ops.fake_kernels import empty_buffers, fake_kernel, writes_only
 from dsv4_npu_ops.ops.reserved import check_reserved
@@ -41,6 +40,12 @@ TOKEN_TABLES: dict[str, str] = {
     "compress_rope_sin": "compress_rope[1]",
 }
 """RoPE tables of the tokens: what the op calls them, and what callers write."""
+
+_CHANGING = [
+    [argument.name for argument in _step._schema.arguments].index(name)
+    for name in ("seq_lens", "req_pool_indices", "operand", "rope_cos", "rope_sin", *TOKEN_TABLES)
+]
+"""Arguments of the op that differ between calls of a step that is bound."""
 
 
 @caller_errors(TABLES | TOKEN_TABLES)
@@ -150,37 +155,33 @@ def fill_step(
 
 
 def bind_step(
-    tables: RequestTables, rows: StepRows, out: Sequence[Tensor], fields: int, *inputs: Any, **token_tables: Tensor
-) -> Callable[[], object]:
-    """A call of ``fill_step`` with these arguments, to be made again and again."""
-    if tables.check_reserved:
-        return partial(fill_step, tables, rows, out, fields, *inputs, **token_tables)
-    req_pool_indices, rope_cos, rope_sin, *unusual = inputs
-    arguments = _arguments(tables, rows, out, fields, req_pool_indices, rope_cos, rope_sin)
-    return partial(_step, *arguments, *unusual, **token_tables)
-
-
-def new_step(
     tables: RequestTables,
     rows: StepRows,
-    buffers: Sequence[int],
+    buffers: Sequence[Tensor] | Sequence[int],
     fields: int,
-    req_pool_indices: Tensor | None = None,
-    rope_cos: Tensor | None = None,
-    rope_sin: Tensor | None = None,
-    *unusual: Any,
+    *inputs: Any,
+    into_new: bool = False,
     **token_tables: Tensor,
-) -> list[Tensor]:
-    """Calls the op that allocates: as ``fill_step``, into new tensors, by one call from Python.
+) -> Callable[..., list[Tensor]]:
+    """A step that is called again and again with other rows, as ``fill_step``, or with ``into_new`` as ``new_step``.
 
-    Args:
-        buffers: the numbers of the tensors (``numbers_of``); those behind the ones of ``fields`` are left as they are.
+    Returns:
+        A function of ``seq_lens``, ``req_pool_indices``, ``operand``, ``rope_cos``, ``rope_sin`` and the tables of the
+        tokens' RoPE rows, in the place of those here; what is left out is None.
     """
-    if tables.check_reserved:
-        check_reserved("step", tables, rows, req_pool_indices)
-    arguments = _arguments(tables, rows, buffers, fields, req_pool_indices, rope_cos, rope_sin)
-    made: list[Tensor] = _new_step(*arguments, *unusual, **token_tables)
-    return made
+    req_pool_indices, rope_cos, rope_sin, *unusual = *inputs, *(None,) * (3 - len(inputs))
+    arguments = *_arguments(tables, rows, buffers, fields, req_pool_indices, rope_cos, rope_sin), *unusual
+    call = BoundCall("step__new" if into_new else "step", arguments, _CHANGING, **token_tables)
+    if not tables.check_reserved:
+        return call
+
+    def checked(
+        seq_lens: Tensor, req_pool_indices: Tensor | None = None, operand: Tensor | None = None, *rope: Tensor | None
+    ) -> list[Tensor]:
+        check_reserved("step", tables, StepRows(seq_lens, rows.form, operand, rows.width), req_pool_indices)
+        return call(seq_lens, req_pool_indices, operand, *rope)
+
+    return checked
 
 
 def _arguments(
@@ -227,7 +228,6 @@ class ResultFields:
     def __init__(self, paths: Mapping[str, str]) -> None:
         self._paths = dict(paths)
         self._present: dict[tuple[int, ...], tuple[Callable[[object], Sequence[Tensor]], int]] = {}
-        self._known: KeptSizes[tuple[list[int], int, Callable[[list[Tensor]], Sequence[Tensor]]]] = KeptSizes()
 
     @property
     def names(self) -> dict[str, str]:
@@ -268,13 +268,17 @@ class ResultFields:
             made = empty_tensors(order, rows.seq_lens.device)
             fill_step(tables, rows, made[: fields.bit_count()], fields, *inputs, **token_tables)
             return [made[i] for i in in_order]
-        key = tables.shape, sizes
-        found = self._known.get(key)
+        key = self, rows.form, rows.width, sizes, tables.check_reserved
+        found = tables.calls.get(key)
         if found is None:
             order, fields, in_order = self._buffers(tables, buffers(tables, *sizes))
-            found = self._known.keep(key, (numbers_of(order), fields, itemgetter(*in_order)))
-        numbers, fields, take = found
-        return take(new_step(tables, rows, numbers, fields, *inputs, **token_tables))  # type: ignore[no-any-return]
+            call = bind_step(tables, rows, numbers_of(order), fields, *inputs, into_new=True, **token_tables)
+            found = tables.calls.keep(key, (call, itemgetter(*in_order)))
+        call, take = found
+        requests, *rope = inputs
+        if token_tables:
+            rope += map(token_tables.get, TOKEN_TABLES)
+        return take(call(rows.seq_lens, requests, rows.operand, *rope))  # type: ignore[no-any-return]
 
     def _buffers(self, tables: RequestTables, buffers: Mapping[str, Buffer]) -> tuple[list[Buffer], int, list[int]]:
         """The op's buffers, its fields, and which of its results is which of ours."""
