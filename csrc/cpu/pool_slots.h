@@ -100,6 +100,21 @@ class PoolSlots {
     }
 
   private:
+    // Units that are looked at together.
+    static constexpr int64_t kRun = 32;
+
+    // The rule of a ring in pages.
+    struct InPageRing {
+        PoolAddress ring;
+        int32_t page_shift;
+
+        int64_t operator()(int64_t slot) const { return page_ring_slot(slot, page_shift, ring); }
+        // The same of 31 bits, which compilers know how to shift several at a time.
+        uint32_t operator()(uint32_t slot) const {
+            return ((slot >> page_shift) << ring.ring_shift) + (slot & ((1U << ring.ring_shift) - 1));
+        }
+    };
+
     // Of the other kinds.
     int64_t slot_by_rule(int32_t pool, int64_t request, int64_t unit) const {
         const PoolAddress& a = pools_[pool];
@@ -199,15 +214,20 @@ class PoolSlots {
     void write_from_base(int32_t pool, int64_t request, int64_t begin, int64_t end, T dummy, T* out) const {
         const PoolAddress& a = pools_[pool];
         if (a.kind == kMapped) {
-            write_mapped(pool, request, begin, end, dummy, out, [](int64_t mapped) { return mapped; });
+            write_mapped(pool, request, begin, end, dummy, out, [](auto mapped) { return mapped; });
             return;
         }
-        const int32_t page_shift = pools_[a.base].page_shift;
-        const auto in_ring = [&](int64_t base) { return page_ring_slot(base, page_shift, a); };
+        const InPageRing in_ring{a, pools_[a.base].page_shift};
         if (pools_[a.base].kind == kMapped) {
             write_mapped(a.base, request, begin, end, dummy, out, in_ring);
         } else {
-            write_by_base(a.base, request, begin, end, dummy, out, in_ring);
+            const auto of_run = [in_ring](int64_t first, T* run) {
+                for (int64_t k = 0; k < kRun; ++k) {
+                    run[k] = static_cast<T>(in_ring(first + k));
+                }
+                return true;
+            };
+            write_by_base(a.base, request, begin, end, dummy, out, in_ring, of_run);
         }
     }
 
@@ -217,22 +237,63 @@ class PoolSlots {
                       const SlotOf& slot_of) const {
         const PoolAddress& a = pools_[pool];
         with_entries(pool, 0, [&](const auto* entries) {
-            write_by_base(a.base, request, begin, end, dummy, out, [&](int64_t slot) {
+            const auto of_slot = [&](int64_t slot) {
                 const int64_t mapped = slot < a.row_elems ? entries[slot] : 0;
                 return mapped > 0 ? slot_of(mapped) : kNoSlot;
-            });
+            };
+            const auto of_run = [&](int64_t first, T* run) {
+                return first + kRun <= a.row_elems && map_run(entries + first, slot_of, run);
+            };
+            write_by_base(a.base, request, begin, end, dummy, out, of_slot, of_run);
         });
     }
 
-    // slot_of(base slot) of each unit, in one pass where the base pool's slots stand in a table as they are.
-    template <typename T, typename SlotOf>
+    // slot_of(mapped) of a run of a mapping; false where one of them is none, or not within 31 bits. slot_of comes by
+    // value: what is written could be a part of another's.
+    template <typename Entry, typename T, typename SlotOf>
+    static bool map_run(const Entry* entries, SlotOf slot_of, T* out) {
+        Entry seen = 0;
+        Entry lack = 0;
+        for (int64_t k = 0; k < kRun; ++k) {
+            seen |= entries[k];
+            lack |= entries[k] - 1;  // negative for 0
+        }
+        if (seen != static_cast<int32_t>(seen) || (seen | lack) < 0) {
+            return false;
+        }
+        for (int64_t k = 0; k < kRun; ++k) {
+            out[k] = static_cast<T>(slot_of(static_cast<uint32_t>(entries[k])));
+        }
+        return true;
+    }
+
+    // Whether the slots are first, first + 1, ..
+    template <typename Entry>
+    static bool is_run(const Entry* slots) {
+        Entry other = 0;
+        for (int64_t k = 1; k < kRun; ++k) {
+            other |= slots[k] - slots[0] - static_cast<Entry>(k);
+        }
+        return other == 0 && slots[0] > 0;
+    }
+
+    // slot_of(base slot) of each unit, in one pass where the base pool's slots stand in a table as they are. Those of a
+    // page follow each other: run_of(first, out) writes kRun of them, which compilers know how to make wide, or gives
+    // false.
+    template <typename T, typename SlotOf, typename RunOf>
     void write_by_base(int32_t base_pool, int64_t request, int64_t begin, int64_t end, T dummy, T* out,
-                       const SlotOf& slot_of) const {
+                       const SlotOf& slot_of, const RunOf& run_of) const {
         const PoolAddress& base = pools_[base_pool];
         const auto from = [&](const auto* slots) {
-            for (int64_t k = 0; k < end - begin; ++k) {
-                const int64_t found = slots[k] > 0 ? slot_of(slots[k]) : kNoSlot;
-                out[k] = found == kNoSlot ? dummy : static_cast<T>(found);
+            const int64_t units = end - begin;
+            for (int64_t first = 0; first < units; first += kRun) {
+                if (units - first >= kRun && is_run(slots + first) && run_of(slots[first], out + first)) {
+                    continue;
+                }
+                for (int64_t k = first; k < std::min(units, first + kRun); ++k) {
+                    const int64_t found = slots[k] > 0 ? slot_of(static_cast<int64_t>(slots[k])) : kNoSlot;
+                    out[k] = found == kNoSlot ? dummy : static_cast<T>(found);
+                }
             }
         };
         if (base.kind == kSlots && base.unit_columns == 1 && base.slot_shift == 0) {

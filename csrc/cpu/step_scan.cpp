@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
 
+#include <limits>
 #include <string>
 
 namespace dsv4::cpu {
@@ -124,6 +125,20 @@ ScannedStep scan_step(const char* op, const StepParams& params, const StepTensor
         add_row(step, row, is_padding(row) ? 0 : request);
     }
     return step;
+}
+
+ScannedStep scan_host_rows(const char* op, const StepRowArguments& rows) {
+    // Everything that is sized from the results is int32.
+    constexpr int64_t kMaxLength = std::numeric_limits<int32_t>::max();
+    StepTensors tensors;
+    StepParams p{};
+    p.rows = check_step_rows(op, rows, tensors);
+    p.rows.num_tokens = kMaxLength;
+    p.rows.max_context_len = kMaxLength;
+    p.rows.max_seq_len = kMaxLength;
+    // Any row will do: requests do not matter here.
+    p.rows.max_requests = std::numeric_limits<int64_t>::max();
+    return scan_step(op, p, tensors);
 }
 
 }  // namespace dsv4::cpu

@@ -24,4 +24,7 @@ struct ScannedStep {
 // only the inputs of the rows are looked at.
 ScannedStep scan_step(const char* op, const StepParams& p, const StepTensors& tensors);
 
+// The same of rows on the host alone, whatever their requests and however long they are.
+ScannedStep scan_host_rows(const char* op, const StepRowArguments& rows);
+
 }  // namespace dsv4::cpu

@@ -18,7 +18,7 @@ namespace {
 
 constexpr char kOps[] = "dsv4_npu_ops";
 constexpr char kCalls[] = "dsv4_npu_calls";
-constexpr size_t kMostChanging = 9;
+constexpr size_t kMostChanging = 11;
 
 using OptionalTensor = std::optional<at::Tensor>;
 
@@ -90,12 +90,12 @@ void bind(const c10::OperatorHandle& binder, torch::jit::Stack* stack) {
 std::vector<at::Tensor> call_bound(int64_t number, const OptionalTensor& a, const OptionalTensor& b,
                                    const OptionalTensor& c, const OptionalTensor& d, const OptionalTensor& e,
                                    const OptionalTensor& f, const OptionalTensor& g, const OptionalTensor& h,
-                                   const OptionalTensor& i) {
-    const std::array<const OptionalTensor*, kMostChanging> given = {&a, &b, &c, &d, &e, &f, &g, &h, &i};
+                                   const OptionalTensor& i, const OptionalTensor& j, const OptionalTensor& k) {
+    const std::array<const OptionalTensor*, kMostChanging> given = {&a, &b, &c, &d, &e, &f, &g, &h, &i, &j, &k};
     const std::shared_ptr<const BoundCall> call = bound_calls().at(number);
     torch::jit::Stack stack = call->arguments;
-    for (size_t k = 0; k < call->changing.size(); ++k) {
-        stack[call->changing[k]] = *given[k];
+    for (size_t n = 0; n < call->changing.size(); ++n) {
+        stack[call->changing[n]] = *given[n];
     }
     call->op.callBoxed(&stack);
     return stack.empty() ? std::vector<at::Tensor>() : std::move(stack.front()).toTensorVector();
@@ -132,7 +132,7 @@ void register_bound_calls() {
     }
     library->def(
         "bound(int call, Tensor? a=None, Tensor? b=None, Tensor? c=None, Tensor? d=None, Tensor? e=None,"
-        " Tensor? f=None, Tensor? g=None, Tensor? h=None, Tensor? i=None) -> Tensor[]",
+        " Tensor? f=None, Tensor? g=None, Tensor? h=None, Tensor? i=None, Tensor? j=None, Tensor? k=None) -> Tensor[]",
         &call_bound);
     library->def("unbind(int call) -> ()", &unbind);
 }

@@ -617,6 +617,8 @@ class StepNew(Protocol):
         main_rope_sin: Tensor | None = None,
         compress_rope_cos: Tensor | None = None,
         compress_rope_sin: Tensor | None = None,
+        host_seq_lens: Tensor | None = None,
+        host_operand: Tensor | None = None,
     ) -> list[Tensor]: ...
 
 class Step(Protocol):
@@ -673,6 +675,8 @@ class Step(Protocol):
         main_rope_sin: Tensor | None = None,
         compress_rope_cos: Tensor | None = None,
         compress_rope_sin: Tensor | None = None,
+        host_seq_lens: Tensor | None = None,
+        host_operand: Tensor | None = None,
     ) -> list[Tensor]: ...
 
 class StepSizesDefault(Protocol):

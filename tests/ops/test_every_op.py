@@ -40,10 +40,12 @@ def spoken(name, place):
 
 def test_there_is_a_call_of_every_op_with_every_tensor():
     assert set(CALLS) >= set(op_names())
-    # A call has one of two sources of a draft's slots, and of what was accepted.
+    # A call has one of two sources of a draft's slots, and of what was accepted; and sizes of its own for groups.
     assert {argument for _, argument in TENSORS - {(name, place[0]) for name, place in GIVEN}} == {
         "reservation",
         "accepted_lens",
+        "host_seq_lens",
+        "host_operand",
     }
     assert CALLS["dsv4_npu_ops::step"][1]["fields"] == 2**31 - 1
 

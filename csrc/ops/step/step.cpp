@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "cpu/step_scan.h"
 #include "torch/check.h"
 #include "torch/rope_dtype.h"
 
@@ -340,6 +341,24 @@ StepParams check_step(const StepArguments& a, StepTensors& t) {
     return p;
 }
 
+std::vector<at::Tensor> new_step_buffers(at::IntArrayRef buffers, at::Device device,
+                                         const std::optional<at::Tensor>& host_seq_lens,
+                                         const std::optional<at::Tensor>& host_operand, int64_t form, int64_t width) {
+    const auto stands_for_groups = [](int64_t number) { return number == kGroupsOf4 || number == kGroupsOf128; };
+    if (std::none_of(buffers.begin(), buffers.end(), stands_for_groups)) {
+        return empty_tensors(buffers, device);
+    }
+    TORCH_CHECK_VALUE(host_seq_lens.has_value(), kOp, ": host_seq_lens is None, expected the lengths on the host, by which groups are counted");
+    for (const auto& [name, rows] : {std::pair{"host_seq_lens", host_seq_lens}, {"host_operand", host_operand}}) {
+        TORCH_CHECK_VALUE(!rows.has_value() || rows->is_cpu(), kOp, ": ", name, " is on ", rows->device(), ", expected a host tensor (cpu)");
+    }
+    const cpu::ScannedStep step = cpu::scan_host_rows(kOp, {*host_seq_lens, host_operand, std::nullopt, form, width});
+    std::vector<int64_t> counted = buffers.vec();
+    std::replace(counted.begin(), counted.end(), kGroupsOf4, step.groups[0]);
+    std::replace(counted.begin(), counted.end(), kGroupsOf128, step.groups[1]);
+    return empty_tensors(counted, device);
+}
+
 TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {
     m.def(
         "step(Tensor[] tables, int[] addressing, Tensor? req_pool_indices, Tensor seq_lens, Tensor? operand,"
@@ -352,7 +371,8 @@ TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {
         " Tensor? rope_cos, Tensor? rope_sin, int form, int width, int window, int max_context_len, int[] buffers,"
         " int fields, int[] dummy_slots=[0, 0, 0, 0, 0, 0], int[] dummy_pages=[-1, -1, -1, -1, 0, 0],"
         " int window_block=1, bool closes_cu_seqlens=False, Tensor? main_rope_cos=None, Tensor? main_rope_sin=None,"
-        " Tensor? compress_rope_cos=None, Tensor? compress_rope_sin=None) -> Tensor[]");
+        " Tensor? compress_rope_cos=None, Tensor? compress_rope_sin=None, Tensor? host_seq_lens=None,"
+        " Tensor? host_operand=None) -> Tensor[]");
 }
 
 }  // namespace dsv4

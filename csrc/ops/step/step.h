@@ -67,6 +67,15 @@ StepRowsParams check_step_rows(const char* op, const StepRowArguments& arguments
 // Checks every argument but the values in tensors, and sorts them by name.
 StepParams check_step(const StepArguments& arguments, StepTensors& tensors);
 
+// Sizes in `buffers` that stand for as many entries as groups of a ratio are completed.
+constexpr int64_t kGroupsOf4 = -4;
+constexpr int64_t kGroupsOf128 = -128;
+
+// Buffers of a step; groups are counted by rows on the host, where there are such sizes.
+std::vector<at::Tensor> new_step_buffers(at::IntArrayRef buffers, at::Device device,
+                                         const std::optional<at::Tensor>& host_seq_lens,
+                                         const std::optional<at::Tensor>& host_operand, int64_t form, int64_t width);
+
 // Registers the op over a backend's run(params, tensors): into given buffers, and into new ones, of which those behind
 // the fields that are asked for stay as they are.
 template <auto run>
@@ -100,9 +109,12 @@ void register_step(torch::Library& library) {
                                 bool closes_cu_seqlens, const std::optional<at::Tensor>& main_rope_cos,
                                 const std::optional<at::Tensor>& main_rope_sin,
                                 const std::optional<at::Tensor>& compress_rope_cos,
-                                const std::optional<at::Tensor>& compress_rope_sin) {
+                                const std::optional<at::Tensor>& compress_rope_sin,
+                                const std::optional<at::Tensor>& host_seq_lens,
+                                const std::optional<at::Tensor>& host_operand) {
         const at::Tensor none;
-        std::vector<at::Tensor> made = empty_tensors(buffers, seq_lens.device());
+        std::vector<at::Tensor> made =
+            new_step_buffers(buffers, seq_lens.device(), host_seq_lens, host_operand, form, width);
         const auto asked = static_cast<size_t>(std::popcount(static_cast<uint64_t>(fields)));
         StepTensors tensors;
         const StepParams p =

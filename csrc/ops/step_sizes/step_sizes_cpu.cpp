@@ -2,34 +2,21 @@
 #include <c10/core/SymInt.h>
 #include <torch/library.h>
 
-#include <limits>
 #include <utility>
 
 #include "cpu/step_scan.h"
-#include "torch/check.h"
 
 namespace dsv4 {
 namespace {
-
-// Everything that is sized from the results is int32.
-constexpr int64_t kMaxLength = std::numeric_limits<int32_t>::max();
 
 using Sizes = std::tuple<c10::SymInt, c10::SymInt, c10::SymInt, c10::SymInt, c10::SymInt, at::Tensor>;
 
 Sizes step_sizes_cpu(const at::Tensor& seq_lens, const std::optional<at::Tensor>& operand, int64_t form,
                      int64_t width) {
-    StepTensors tensors;
-    StepParams p{};
-    p.rows = check_step_rows("step_sizes", {seq_lens, operand, std::nullopt, form, width}, tensors);
-    p.rows.num_tokens = kMaxLength;
-    p.rows.max_context_len = kMaxLength;
-    p.rows.max_seq_len = kMaxLength;
-    // Any row will do: requests do not matter here.
-    p.rows.max_requests = std::numeric_limits<int64_t>::max();
-    const cpu::ScannedStep step = cpu::scan_step("step_sizes", p, tensors);
+    const cpu::ScannedStep step = cpu::scan_host_rows("step_sizes", {seq_lens, operand, std::nullopt, form, width});
     int64_t max_seq_len = 0;
     int64_t max_new_tokens = 0;
-    at::Tensor final_lens = at::empty({p.rows.num_rows}, at::kInt);
+    at::Tensor final_lens = at::empty({seq_lens.size(0)}, at::kInt);
     int32_t* final_len = final_lens.mutable_data_ptr<int32_t>();
     for (const cpu::ScannedRow& row : step.rows) {
         max_seq_len = max_of(max_seq_len, final_length(row));

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from dsv4_npu_ops.cache.allocator import Integers
 from dsv4_npu_ops.graph.static_inputs import StaticInputs
-from dsv4_npu_ops.layout import CompressMetadata, RequestTables, VerifyStep
+from dsv4_npu_ops.layout import CompressMetadata, RequestTables, StepRows, VerifyStep
 from dsv4_npu_ops.layout.verify_step import RopeTables
-from dsv4_npu_ops.ops import build_verify_step
+from dsv4_npu_ops.ops.verify_step import bind_verify_step
 
 
 @dataclass(frozen=True)
@@ -93,19 +93,22 @@ class VerifyBucket:
         page_tables: CompressMetadata | None = None,
     ) -> None:
         self.shape = shape
-        self._tables, self._rope = tables, (rope_cos, rope_sin)
-        self._max_seq_len = tables.max_context_len if max_seq_len is None else max_seq_len
-        longest = min(self._max_seq_len, tables.max_context_len)
+        max_seq_len = tables.max_context_len if max_seq_len is None else max_seq_len
+        longest = min(max_seq_len, tables.max_context_len)
         self.inputs = StaticInputs(tables, shape.num_rows, longest, shape.width, ragged=shape.ragged)
         bases = dict(token_rope or {})
         if not bases.keys() <= {"main", "compress"}:
             raise ValueError(f"VerifyBucket: token_rope has {', '.join(bases)}, expected main or compress")
-        self._main_rope, self._compress_rope = bases.get("main"), bases.get("compress")
-        sizes = shape.num_rows, shape.num_tokens, rope_cos.shape[1], self._max_seq_len, page_tables
-        self.step = VerifyStep.empty(tables, *sizes, main_rope=self._main_rope, compress_rope=self._compress_rope)
+        token_tables = bases.get("main"), bases.get("compress")
+        sizes = shape.num_rows, shape.num_tokens, rope_cos.shape[1], max_seq_len, page_tables
+        self.step = VerifyStep.empty(tables, *sizes, main_rope=token_tables[0], compress_rope=token_tables[1])
         self.token_rope: dict[str, RopeTables] = {
             base: (getattr(self.step, f"{base}_cos"), getattr(self.step, f"{base}_sin")) for base in bases
         }
+        widths = shape.width if self.inputs.widths is None else self.inputs.widths
+        rows = StepRows.verify(self.inputs.seq_lens, widths)
+        requests, rope = self.inputs.req_pool_indices, (rope_cos, rope_sin)
+        self._refresh = bind_verify_step(tables, requests, rows, rope, self.step, *token_tables)
 
     def fill(self, req_pool_indices: Integers, seq_lens: Integers, widths: Integers | None = None) -> None:
         """Sets the inputs of the next replay; see ``StaticInputs.fill``."""
@@ -120,16 +123,5 @@ class VerifyBucket:
         Raises:
             ValueError, IndexError: on a CPU, as ``build_verify_step``. Nothing was written.
         """
-        widths = self.shape.width if self.inputs.widths is None else self.inputs.widths
-        build_verify_step(
-            self._tables,
-            self.inputs.req_pool_indices,
-            self.inputs.seq_lens,
-            widths,
-            *self._rope,
-            max_seq_len=self._max_seq_len,
-            main_rope=self._main_rope,
-            compress_rope=self._compress_rope,
-            out=self.step,
-        )
+        self._refresh()
         return self.step

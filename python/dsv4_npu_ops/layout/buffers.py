@@ -24,6 +24,9 @@ INT32, INT64, FLOAT32 = range(3)
 Buffer = tuple[int, ...]
 """Number of a dtype, and sizes."""
 
+GROUPS: dict[str, int] = {"c4": -4, "c128": -128}
+"""Sizes that stand for as many entries as a step completes groups, by pool: ``step.new`` counts them on the host."""
+
 
 def number_of(dtype: torch.dtype) -> int:
     """The number of a dtype.

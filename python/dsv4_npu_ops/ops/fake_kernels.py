@@ -83,8 +83,10 @@ def _pools_with_tables(addressing: Sequence[int]) -> list[str]:
 
 
 def _named_tensors(arguments: dict[str, Any], fields: Sequence[str] | None) -> Iterator[tuple[str, Tensor]]:
-    """Every tensor under the name that the kernels' checks give it."""
+    """Every tensor of the device under the name that the kernels' checks give it."""
     for name, value in arguments.items():
+        if name.startswith("host_"):
+            continue
         if isinstance(value, Tensor):
             yield name, value
         elif isinstance(value, list | tuple):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 import dsv4_npu_ops._C  # noqa: F401  (loading it registers torch.ops.dsv4_npu_ops)
-from dsv4_npu_ops.layout.buffers import Buffer, empty_tensors, numbers_of
+from dsv4_npu_ops.layout.buffers import GROUPS, Buffer, empty_tensors, numbers_of
 from dsv4_npu_ops.layout.kv_layout import POOLS
 from dsv4_npu_ops.layout.step import STEP_FIELDS, Step
 from dsv4_npu_ops.layout.step_rows import StepRows
@@ -19,6 +19,7 @@ from dsv4_npu_ops.ops.bound_call import BoundCall
 from dsv4_npu_ops.ops.caller_errors import TABLES, caller_errors
 from dsv4_npu_ops.ops.fake_kernels import empty_buffers, fake_kernel, writes_only
 from dsv4_npu_ops.ops.reserved import check_reserved
+from dsv4_npu_ops.ops.step_sizes import step_sizes
 
 _step = torch.ops.dsv4_npu_ops.step.default
 _new_step = torch.ops.dsv4_npu_ops.step.new
@@ -41,11 +42,15 @@ TOKEN_TABLES: dict[str, str] = {
 }
 """RoPE tables of the tokens: what the op calls them, and what callers write."""
 
-_CHANGING = [
-    [argument.name for argument in _step._schema.arguments].index(name)
-    for name in ("seq_lens", "req_pool_indices", "operand", "rope_cos", "rope_sin", *TOKEN_TABLES)
-]
-"""Arguments of the op that differ between calls of a step that is bound."""
+_INPUTS = "seq_lens", "req_pool_indices", "operand", "rope_cos", "rope_sin", *TOKEN_TABLES
+_CHANGING = {
+    op: [[argument.name for argument in schema.arguments].index(name) for name in names]
+    for op, schema, names in (
+        ("step", _step._schema, _INPUTS),
+        ("step__new", _new_step._schema, (*_INPUTS[:3], "host_seq_lens", "host_operand", *_INPUTS[3:])),
+    )
+}
+"""Arguments that differ between calls of a step that is bound, by op."""
 
 
 @caller_errors(TABLES | TOKEN_TABLES)
@@ -159,27 +164,37 @@ def bind_step(
     rows: StepRows,
     buffers: Sequence[Tensor] | Sequence[int],
     fields: int,
-    *inputs: Any,
+    req_pool_indices: Tensor | None = None,
+    rope_cos: Tensor | None = None,
+    rope_sin: Tensor | None = None,
+    *unusual: Any,
     into_new: bool = False,
-    **token_tables: Tensor,
+    other_rows: bool = False,
+    token_tables: Mapping[str, Tensor] | None = None,
 ) -> Callable[..., list[Tensor]]:
-    """A step that is called again and again with other rows, as ``fill_step``, or with ``into_new`` as ``new_step``.
+    """A step that is called again and again, as ``fill_step``, or with ``into_new`` into new tensors.
+
+    Args:
+        buffers: those of ``fields``, or the numbers of the new ones (``numbers_of``), of which those behind ``fields``
+            are left as they are.
 
     Returns:
-        A function of ``seq_lens``, ``req_pool_indices``, ``operand``, ``rope_cos``, ``rope_sin`` and the tables of the
-        tokens' RoPE rows, in the place of those here; what is left out is None.
+        A function of nothing, or with ``other_rows`` of what stands in the place of the tensors here, None where it is
+        left out: ``seq_lens``, ``req_pool_indices``, ``operand``, with ``into_new`` the host's ``seq_lens`` and
+        ``operand``, then ``rope_cos``, ``rope_sin`` and the tables of the tokens' RoPE rows.
     """
-    req_pool_indices, rope_cos, rope_sin, *unusual = *inputs, *(None,) * (3 - len(inputs))
     arguments = *_arguments(tables, rows, buffers, fields, req_pool_indices, rope_cos, rope_sin), *unusual
-    call = BoundCall("step__new" if into_new else "step", arguments, _CHANGING, **token_tables)
+    op = "step__new" if into_new else "step"
+    call = BoundCall(op, arguments, _CHANGING[op] if other_rows else (), **(token_tables or {}))
     if not tables.check_reserved:
         return call
+    known = rows.seq_lens, req_pool_indices, rows.operand
 
-    def checked(
-        seq_lens: Tensor, req_pool_indices: Tensor | None = None, operand: Tensor | None = None, *rope: Tensor | None
-    ) -> list[Tensor]:
-        check_reserved("step", tables, StepRows(seq_lens, rows.form, operand, rows.width), req_pool_indices)
-        return call(seq_lens, req_pool_indices, operand, *rope)
+    def checked(*given: Tensor | None) -> list[Tensor]:
+        seq_lens, requests, operand, *_ = (*given, None, None) if other_rows else known
+        assert seq_lens is not None
+        check_reserved("step", tables, StepRows(seq_lens, rows.form, operand, rows.width), requests)
+        return call(*given)
 
     return checked
 
@@ -250,14 +265,16 @@ class ResultFields:
         sizes: tuple[Any, ...],
         buffers: Callable[..., Mapping[str, Buffer]],
         *inputs: Tensor | None,
-        **token_tables: Tensor,
+        host_rows: StepRows | None = None,
+        token_tables: Mapping[str, Tensor] | None = None,
     ) -> Sequence[Tensor]:
         """A step into new buffers.
 
         Args:
             sizes: what ``buffers`` is called with, behind the tables, and all that it looks at: integers or None.
             buffers: gives the buffer of each field.
-            inputs, token_tables: ``req_pool_indices``, ``rope_cos``, ``rope_sin`` and more of ``new_step``.
+            inputs, token_tables: ``req_pool_indices``, ``rope_cos``, ``rope_sin`` and more of ``fill_step``.
+            host_rows: the rows with tensors on the host, where sizes are of ``GROUPS``.
 
         Returns:
             A tensor for each field, in the order of ``paths``; without entries where the pools cannot give it.
@@ -266,19 +283,31 @@ class ResultFields:
             # Symbols of a trace, or what the op is going to refuse.
             order, fields, in_order = self._buffers(tables, buffers(tables, *sizes))
             made = empty_tensors(order, rows.seq_lens.device)
-            fill_step(tables, rows, made[: fields.bit_count()], fields, *inputs, **token_tables)
+            fill_step(tables, rows, made[: fields.bit_count()], fields, *inputs, **(token_tables or {}))
             return [made[i] for i in in_order]
         key = self, rows.form, rows.width, sizes, tables.check_reserved
         found = tables.calls.get(key)
         if found is None:
             order, fields, in_order = self._buffers(tables, buffers(tables, *sizes))
-            call = bind_step(tables, rows, numbers_of(order), fields, *inputs, into_new=True, **token_tables)
+            call = bind_step(
+                tables,
+                rows,
+                numbers_of(order),
+                fields,
+                *inputs,
+                into_new=True,
+                other_rows=True,
+                token_tables=token_tables,
+            )
             found = tables.calls.keep(key, (call, itemgetter(*in_order)))
         call, take = found
         requests, *rope = inputs
-        if token_tables:
-            rope += map(token_tables.get, TOKEN_TABLES)
-        return take(call(rows.seq_lens, requests, rows.operand, *rope))  # type: ignore[no-any-return]
+        of_rows = rows.seq_lens, requests, rows.operand
+        if host_rows is not None:
+            return take(call(*of_rows, host_rows.seq_lens, host_rows.operand))  # type: ignore[no-any-return]
+        if rope:
+            return take(call(*of_rows, None, None, *rope, *map((token_tables or {}).get, TOKEN_TABLES)))  # type: ignore[no-any-return]
+        return take(call(*of_rows))  # type: ignore[no-any-return]
 
     def _buffers(self, tables: RequestTables, buffers: Mapping[str, Buffer]) -> tuple[list[Buffer], int, list[int]]:
         """The op's buffers, its fields, and which of its results is which of ours."""
@@ -340,6 +369,12 @@ def _(
     max_context_len: int,
     buffers: Sequence[int],
     *fields: Any,
+    host_seq_lens: Tensor | None = None,
+    host_operand: Tensor | None = None,
     **unusual: Any,
 ) -> list[Tensor]:
+    if host_seq_lens is not None:
+        sizes = step_sizes(StepRows(host_seq_lens, form, host_operand, width))
+        groups = {GROUPS["c4"]: sizes[1], GROUPS["c128"]: sizes[2]}
+        buffers = [groups.get(number, number) for number in buffers]
     return empty_buffers(buffers, seq_lens.device)

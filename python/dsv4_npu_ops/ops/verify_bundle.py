@@ -2,9 +2,10 @@
 
 from dataclasses import fields
 
+import torch
 from torch import Tensor
 
-from dsv4_npu_ops.layout.buffers import INT32, Buffer
+from dsv4_npu_ops.layout.buffers import GROUPS, INT32, Buffer
 from dsv4_npu_ops.layout.out_cache_loc import OutCacheLoc
 from dsv4_npu_ops.layout.step_rows import COMMITTED_RAGGED, StepRows, check_rows
 from dsv4_npu_ops.layout.tables import RequestTables
@@ -55,15 +56,16 @@ def flatten_verify_bundle(
     """
     rows = StepRows.verify(seq_lens, num_draft_tokens)
     if out is None:
-        sizes = None
+        host_rows: StepRows | None = None
+        groups: tuple[int | None, ...] = None, None
         if seq_lens_cpu is not None:
-            sizes = step_sizes(_host_rows(rows, seq_lens_cpu, num_draft_tokens_cpu))
+            host_rows = _host_rows(rows, seq_lens_cpu, num_draft_tokens_cpu)
+            # A trace has symbols for the numbers of groups.
+            groups = step_sizes(host_rows)[1:3] if torch.compiler.is_compiling() else tuple(GROUPS.values())
         if num_tokens is None:
-            num_tokens = host_num_tokens(rows) if sizes is None else sizes[0]
-        groups = (None, None) if sizes is None else sizes[1:3]
-        return OutCacheLoc(
-            *_fields.make(tables, rows, (seq_lens.shape[0], num_tokens, *groups), _buffers, req_pool_indices)
-        )
+            num_tokens = host_num_tokens(rows if host_rows is None else host_rows)
+        sizes = seq_lens.shape[0], num_tokens, *groups
+        return OutCacheLoc(*_fields.make(tables, rows, sizes, _buffers, req_pool_indices, host_rows=host_rows))
     fill_step(tables, rows, *_fields.take(out, tables), req_pool_indices)
     return out
 
@@ -87,10 +89,11 @@ def _host_rows(rows: StepRows, seq_lens_cpu: Tensor, num_draft_tokens_cpu: Tenso
             f"step: seq_lens_cpu has shape {list(seq_lens_cpu.shape)}, "
             f"expected {list(rows.seq_lens.shape)} like seq_lens"
         )
-    widths = None
-    if rows.form == COMMITTED_RAGGED:
-        widths = rows.operand if num_draft_tokens_cpu is None else num_draft_tokens_cpu
-    for name, host in (("seq_lens_cpu", seq_lens_cpu), ("num_draft_tokens", widths)):
-        if host is not None and not host.is_cpu:
-            raise ValueError(f"step: {name} is on {host.device}, expected a host copy (cpu)")
-    return StepRows(seq_lens_cpu, rows.form, widths, rows.width)
+    if not seq_lens_cpu.is_cpu:
+        raise ValueError(f"step: seq_lens_cpu is on {seq_lens_cpu.device}, expected a host copy (cpu)")
+    if rows.form != COMMITTED_RAGGED:
+        return StepRows(seq_lens_cpu, rows.form, None, rows.width)
+    widths = rows.operand if num_draft_tokens_cpu is None else num_draft_tokens_cpu
+    if widths is not None and not widths.is_cpu:
+        raise ValueError(f"step: num_draft_tokens is on {widths.device}, expected a host copy (cpu)")
+    return StepRows(seq_lens_cpu, rows.form, widths)

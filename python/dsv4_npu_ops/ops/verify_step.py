@@ -1,6 +1,6 @@
 """Everything of a target verify, by the op of ``build_step``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 
@@ -14,7 +14,7 @@ from dsv4_npu_ops.layout.tables import RequestTables
 from dsv4_npu_ops.layout.verify_step import RopeTables, VerifyStep, rope_buffers
 from dsv4_npu_ops.ops.caller_errors import TABLES, caller_errors
 from dsv4_npu_ops.ops.compress_metadata import METADATA_FIELDS
-from dsv4_npu_ops.ops.step import TOKEN_TABLES, ResultFields, fill_step, token_rope
+from dsv4_npu_ops.ops.step import TOKEN_TABLES, ResultFields, bind_step, fill_step, token_rope
 from dsv4_npu_ops.ops.step_sizes import host_num_tokens
 from dsv4_npu_ops.ops.verify_bundle import SLOT_FIELDS
 
@@ -32,7 +32,10 @@ _FIELDS: dict[tuple[str, ...], ResultFields] = {
 """By the RoPE bases of which there are rows of tokens."""
 
 
-@caller_errors(TABLES | TOKEN_TABLES, out=_FIELDS["main", "compress"].names)
+_caller_errors = caller_errors(TABLES | TOKEN_TABLES, out=_FIELDS["main", "compress"].names)
+
+
+@_caller_errors
 def build_verify_step(
     tables: RequestTables,
     req_pool_indices: Tensor | None,
@@ -70,8 +73,7 @@ def build_verify_step(
 
     Source: docs/spec.md, a step.
     """
-    rows = StepRows.verify(seq_lens, num_draft_tokens)
-    bases = tuple(base for base, rope in (("main", main_rope), ("compress", compress_rope)) if rope is not None)
+    rows, bases = StepRows.verify(seq_lens, num_draft_tokens), _bases(main_rope, compress_rope)
     fields, named = _FIELDS[bases], token_rope(main_rope, compress_rope)
     if out is None:
         if num_tokens is None:
@@ -82,12 +84,40 @@ def build_verify_step(
         token_rows = [size for table in named.values() for size in (number_of(table.dtype), table.shape[1])]
         sizes = seq_lens.shape[0], num_tokens, max_seq_len, rope_cos.shape[1], *token_rows
         buffers = partial(_buffers, [name.replace("_rope", "") for name in named])
-        return _result(fields.make(tables, rows, sizes, buffers, req_pool_indices, rope_cos, rope_sin, **named), named)
+        inputs = req_pool_indices, rope_cos, rope_sin
+        return _result(fields.make(tables, rows, sizes, buffers, *inputs, token_tables=named), named)
     _check_shared_slots(tables, out)
     _check_token_rows(out, bases)
     given, wanted = fields.take(out, tables)
     fill_step(tables, rows, given, wanted, req_pool_indices, rope_cos, rope_sin, **named)
     return out
+
+
+def bind_verify_step(
+    tables: RequestTables,
+    req_pool_indices: Tensor | None,
+    rows: StepRows,
+    rope: RopeTables,
+    out: VerifyStep,
+    main_rope: RopeTables | None,
+    compress_rope: RopeTables | None,
+) -> Callable[[], None]:
+    """``build_verify_step`` with these arguments, to be called again and again; ``out`` is of ``VerifyStep.empty``."""
+    given, wanted = _FIELDS[_bases(main_rope, compress_rope)].take(out, tables)
+    named = token_rope(main_rope, compress_rope)
+    call = bind_step(tables, rows, given, wanted, req_pool_indices, *rope, token_tables=named)
+
+    def refresh() -> None:
+        call()
+
+    refresh.__name__ = build_verify_step.__name__  # which errors say
+    return _caller_errors(refresh)
+
+
+def _bases(main_rope: RopeTables | None, compress_rope: RopeTables | None) -> tuple[str, ...]:
+    if main_rope is None and compress_rope is None:
+        return ()
+    return tuple(base for base, rope in (("main", main_rope), ("compress", compress_rope)) if rope is not None)
 
 
 def _buffers(

@@ -91,9 +91,13 @@ def test_no_function_is_replaced_twice():
 def test_on_runs_our_ops(load, monkeypatch):
     load()
     assert all(is_replaced(d.hook.target) for d in plugin.decisions() if d.refused is None)
-    calls = []
-    new_step = step_call.new_step
-    monkeypatch.setattr(step_call, "new_step", lambda *a: calls.append(a) or new_step(*a))
+    calls, bind = [], step_call.bind_step
+
+    def counted(*args, **kwargs):
+        call = bind(*args, **kwargs)
+        return lambda *rows: calls.append(rows) or call(*rows)
+
+    monkeypatch.setattr(step_call, "bind_step", counted)
     _, world = world_of(2, 4)
     backend, batch = verify_of(world, [1, 2], 4)
     backend._build_npu_compress_metadata(batch)

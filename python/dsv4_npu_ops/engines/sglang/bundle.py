@@ -10,18 +10,12 @@ from torch import Tensor
 
 from dsv4_npu_ops.engines.hooks import Hook, Unexpected
 from dsv4_npu_ops.engines.sglang.shadow import compare
-from dsv4_npu_ops.engines.sglang.step_call import first_rows, launch
+from dsv4_npu_ops.engines.sglang.step_call import NewBuffers, StepCall, first_rows
 from dsv4_npu_ops.engines.sglang.tables import tables_of_allocator
 from dsv4_npu_ops.layout import StepRows
-from dsv4_npu_ops.layout.buffers import INT32, INT64, number_of
-from dsv4_npu_ops.layout.step import STEP_FIELDS
+from dsv4_npu_ops.layout.buffers import GROUPS, INT32, INT64, Buffer, number_of
 from dsv4_npu_ops.layout.step_rows import COMMITTED
-from dsv4_npu_ops.ops.step import bits, new_step
-from dsv4_npu_ops.ops.step_sizes import step_sizes
 
-_FIELDS = ("out_swa_loc", "out_c4_loc", "out_c128_loc", "out_c4_state_loc", "out_c128_state_loc")
-_BITS = {count: bits([STEP_FIELDS.index(name) for name in _FIELDS[:count]]) for count in (3, 5)}
-"""What a launch is asked for, by the number of its buffers."""
 _HOOKS_MODULE = "sglang.srt.hardware_backend.npu.dsv4.dsv4_common_hooks"
 
 
@@ -43,13 +37,21 @@ def build_verify_bundle(
     host_rows = StepRows(
         first_rows(lens if isinstance(lens, Tensor) else torch.tensor(lens), size), COMMITTED, None, width
     )
-    tokens, c4_groups, c128_groups, *_ = launch(step_sizes, host_rows)
     rows = StepRows(tables.staging.to_device(host_rows.seq_lens)[0], COMMITTED, None, width)
-    numbers = [2, INT64, tokens, 2, number_of(full.dtype), c4_groups, 2, INT64, c128_groups]
-    states = (2, INT32, tokens) * 2 if tables.has_state_pages else ()
-    fields = _BITS[3 + len(states) // 3]
-    made = launch(new_step, tables.tables, rows, [*numbers, *states], fields, first_rows(requests, size))
-    return type(reserved)(full, *made)
+    key = "bundle", size, width, full.dtype
+    buffers = tables.new_buffers.get(key)
+    if buffers is None:
+        slots: dict[str, Buffer] = {
+            "swa": (INT64, size * width),
+            "c4": (number_of(full.dtype), GROUPS["c4"]),
+            "c128": (INT64, GROUPS["c128"]),
+        }
+        if tables.has_state_pages:
+            slots |= {f"c{ratio}_state": (INT32, size * width) for ratio in (4, 128)}
+        wanted = {f"out_{pool}_loc": buffer for pool, buffer in slots.items()}
+        buffers = tables.new_buffers.keep(key, NewBuffers(wanted))
+    made = StepCall(tables, rows, first_rows(requests, size), buffers, host_lens=host_rows.seq_lens).run()
+    return type(reserved)(full, *made.values())
 
 
 def shadow_build_verify_bundle(

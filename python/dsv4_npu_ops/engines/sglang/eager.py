@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from operator import sub
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +15,7 @@ from torch import Tensor
 
 from dsv4_npu_ops.engines.hooks import Hook, Unexpected
 from dsv4_npu_ops.engines.sglang.shadow import compare, live_pages
-from dsv4_npu_ops.engines.sglang.step_call import NewBuffers, NewStep, launch
+from dsv4_npu_ops.engines.sglang.step_call import NewBuffers, StepCall, launch
 from dsv4_npu_ops.engines.sglang.tables import tables_of_backend
 from dsv4_npu_ops.engines.sglang.versions import installed, without_known_faults
 from dsv4_npu_ops.layout import StepRows
@@ -60,7 +62,7 @@ _COMPARED = (
 class _EagerStep:
     """A step that is known to be possible; lengths and new tokens of its rows on the host."""
 
-    call: NewStep
+    call: StepCall[NewBuffers]
     finals: list[int]
     widths: int | list[int]
     groups: dict[int, int]
@@ -138,13 +140,15 @@ def _chunks(self: Any, forward_batch: Any) -> _EagerStep:
     if extends is None or prefixes is None:
         raise Unexpected("an extend without extend_seq_lens_cpu or extend_prefix_lens")
     widths, given = _host(extends), forward_batch.extend_prefix_lens_cpu
-    if len(widths) != len(finals) or (
-        given is not None and _host(given) != [final - width for final, width in zip(finals, widths, strict=True)]
+    if (
+        not widths
+        or len(widths) != len(finals)
+        or (given is not None and _host(given) != list(map(sub, finals, widths)))
     ):
-        raise Unexpected("prefix lengths that are not the lengths without the chunk")
-    host_rows = StepRows(
-        torch.as_tensor(forward_batch.seq_lens_cpu), FINAL_RAGGED, torch.tensor(widths, dtype=torch.int64)
-    )
+        raise Unexpected("no chunk, or prefix lengths that are not the lengths without the chunk")
+    # Of a list torch.tensor takes as long as several small ops.
+    host_widths = torch.frombuffer(array("q", widths), dtype=torch.int64)
+    host_rows = StepRows(torch.as_tensor(forward_batch.seq_lens_cpu), FINAL_RAGGED, host_widths)
     _, *groups, _, width, _ = launch(step_sizes, host_rows)
     rows = StepRows(forward_batch.seq_lens, PREFILL, prefixes)
     has_bundle = forward_batch.out_cache_loc_dsv4 is not None
@@ -183,7 +187,7 @@ def _step(
             wanted |= {f"c{r}_state_locs": (INT32, batch, _LEAD[r] + width) for r in tables.state_ratios}
         buffers = tables.new_buffers.keep(key, NewBuffers(wanted))
     cycle = forward_batch.req_pool_indices.to(torch.int32).contiguous() if arch35 else None
-    call = NewStep(tables, rows, forward_batch.req_pool_indices, buffers)
+    call = StepCall(tables, rows, forward_batch.req_pool_indices, buffers)
     return _EagerStep(call, finals, width, {}, width, cycle)
 
 

@@ -95,7 +95,7 @@ class Launches:
                     named |= zip(wanted, tensors[2:], strict=True)
             out = [buffer for _, buffer in sorted(named.items(), key=lambda item: item[0])]
             arguments = tables, step_rows, out, bits(list(named)), None, None, None, NO_SLOTS
-            calls.append(bind_step(*arguments, **token_tables))
+            calls.append(bind_step(*arguments, token_tables=token_tables))
         if requests < rows:
             calls.append(start_pos[requests:rows].zero_)
         return calls

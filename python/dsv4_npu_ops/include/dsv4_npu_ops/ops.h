@@ -222,7 +222,8 @@ inline const Op<void(Tensors, Integers, MaybeTensor, Tensor, MaybeTensor, MaybeT
     step{"dsv4_npu_ops::step", ""};
 inline const Op<std::vector<at::Tensor>(Tensors, Integers, MaybeTensor, Tensor, MaybeTensor, MaybeTensor, MaybeTensor,
                                         int64_t, int64_t, int64_t, int64_t, Integers, int64_t, Integers, Integers,
-                                        int64_t, bool, MaybeTensor, MaybeTensor, MaybeTensor, MaybeTensor)>
+                                        int64_t, bool, MaybeTensor, MaybeTensor, MaybeTensor, MaybeTensor, MaybeTensor,
+                                        MaybeTensor)>
     step_new{"dsv4_npu_ops::step", "new"};
 inline const Op<std::tuple<c10::SymInt, c10::SymInt, c10::SymInt, c10::SymInt, c10::SymInt, at::Tensor>(
     Tensor, MaybeTensor, int64_t, int64_t)>
