@@ -11,11 +11,7 @@ _MOST = 256
 
 class KeptSizes(dict[Any, Known]):
     """By size, and whatever else decides it. Beyond 256 of them all are forgotten: sizes that go on changing do not
-    come back, and those that do are soon known again. A copy, or what comes out of a pickle, knows none.
-    """
-
-    def __reduce__(self) -> Any:
-        return KeptSizes, ()
+    come back, and those that do are soon known again."""
 
     def keep(self, key: Any, known: Known) -> Known:
         """Adds one, and gives it back."""

@@ -41,7 +41,6 @@ class RequestTables:
         op_tables: the tensors of the six pools, None where an address has none; kinds: how each is addressed.
         op_pools: what ops take for the pools. op_token_pools: the same as if only full and swa existed, and what their
             slots are made of. written_pools: as if only pools with a table of slots or pages existed.
-        calls: steps of these tables by what decides their sizes (``ops.step``).
         check_reserved: whether steps first look for a slot of each of their tokens and groups, for debugging: the
             lookup is slow, and waits for a device. Default: whether the environment has ``DSV4_CHECK_RESERVED=1``.
 
@@ -118,7 +117,6 @@ class RequestTables:
         self.sliding_window = sliding_window
         self.max_context_len = max_context_len
         self.check_reserved = check_reserved
-        self.calls: KeptSizes[Any] = KeptSizes()
         self.op_tables: list[Tensor | None] = [address.table for address in addresses]
         self.kinds: tuple[int, ...] = tuple(address.kind for address in addresses)
         self.op_pools = op_pools(addresses)
@@ -132,6 +130,15 @@ class RequestTables:
                 for pool, address in zip(POOLS, addresses, strict=True)
             ]
         )
+
+    @cached_property
+    def calls(self) -> KeptSizes[Any]:
+        """Steps of these tables by what decides their sizes (``ops.step``)."""
+        return KeptSizes()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy, or what comes out of a file, has made no calls."""
+        return {name: value for name, value in self.__dict__.items() if name != "calls"}
 
     @property
     def device(self) -> torch.device:

@@ -368,10 +368,17 @@ def _(
     window: int,
     max_context_len: int,
     buffers: Sequence[int],
-    *fields: Any,
+    fields: int,
+    dummy_slots: Sequence[int] = (),
+    dummy_pages: Sequence[int] = (),
+    window_block: int = 1,
+    closes_cu_seqlens: bool = False,
+    main_rope_cos: Tensor | None = None,
+    main_rope_sin: Tensor | None = None,
+    compress_rope_cos: Tensor | None = None,
+    compress_rope_sin: Tensor | None = None,
     host_seq_lens: Tensor | None = None,
     host_operand: Tensor | None = None,
-    **unusual: Any,
 ) -> list[Tensor]:
     if host_seq_lens is not None:
         sizes = step_sizes(StepRows(host_seq_lens, form, host_operand, width))
