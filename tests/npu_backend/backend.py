@@ -6,7 +6,6 @@ and of the allocator need no change for that, and no operator but the one under 
 """
 
 import contextlib
-import itertools
 import os
 import sys
 import warnings
@@ -161,23 +160,22 @@ class _Copies:
 
 def _call(op: Any, device: torch.device, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     copies = _Copies(device)
+    named = dict(zip([argument.name for argument in op._schema.arguments], args, strict=False)) | kwargs
 
     def to_device(value: Any) -> Any:
         return copies.copy(value) if isinstance(value, Tensor) and value.is_cpu else value
 
-    device_args, device_kwargs = tree_map(to_device, (args, kwargs))
-    if all(value.device == device for value in tree_leaves((device_args, device_kwargs)) if isinstance(value, Tensor)):
-        results = op(*device_args, **device_kwargs)
+    of_device = {name: tree_map(to_device, value) for name, value in named.items() if not name.startswith("host_")}
+    arguments = named | of_device
+    if all(value.device == device for value in tree_leaves(of_device) if isinstance(value, Tensor)):
+        results = op(**arguments)
     else:  # a test of refused devices: torch would choose the other one's kernel
-        results = op.redispatch(
-            torch._C.DispatchKeySet(torch._C.DispatchKey.PrivateUse1), *device_args, **device_kwargs
-        )
-    arguments = zip(op._schema.arguments, args, strict=False), ((a, kwargs.get(a.name)) for a in op._schema.arguments)
+        results = op.redispatch(torch._C.DispatchKeySet(torch._C.DispatchKey.PrivateUse1), **arguments)
     written = [
         leaf
-        for argument, value in itertools.chain(*arguments)
+        for argument in op._schema.arguments
         if argument.alias_info is not None and argument.alias_info.is_write
-        for leaf in tree_leaves(value)
+        for leaf in tree_leaves(named.get(argument.name))
         if isinstance(leaf, Tensor)
     ]
     copies.copy_back(written)
