@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <numeric>
+#include <type_traits>
 
 #include "common/pool_address.h"
 
@@ -103,10 +105,20 @@ class PoolSlots {
     // Units that are looked at together.
     static constexpr int64_t kRun = 32;
 
+    // The slots of a mapping as they are.
+    struct AsMapped {
+        bool keeps_31_bits() const { return true; }
+        int64_t operator()(int64_t slot) const { return slot; }
+        uint32_t operator()(uint32_t slot) const { return slot; }
+    };
+
     // The rule of a ring in pages.
     struct InPageRing {
         PoolAddress ring;
         int32_t page_shift;
+
+        // A ring that is longer than a page makes slots larger.
+        bool keeps_31_bits() const { return ring.ring_shift <= page_shift; }
 
         int64_t operator()(int64_t slot) const { return page_ring_slot(slot, page_shift, ring); }
         // The same of 31 bits, which compilers know how to shift several at a time.
@@ -214,7 +226,7 @@ class PoolSlots {
     void write_from_base(int32_t pool, int64_t request, int64_t begin, int64_t end, T dummy, T* out) const {
         const PoolAddress& a = pools_[pool];
         if (a.kind == kMapped) {
-            write_mapped(pool, request, begin, end, dummy, out, [](auto mapped) { return mapped; });
+            write_mapped(pool, request, begin, end, dummy, out, AsMapped{});
             return;
         }
         const InPageRing in_ring{a, pools_[a.base].page_shift};
@@ -242,14 +254,15 @@ class PoolSlots {
                 return mapped > 0 ? slot_of(mapped) : kNoSlot;
             };
             const auto of_run = [&](int64_t first, T* run) {
-                return first + kRun <= a.row_elems && map_run(entries + first, slot_of, run);
+                return slot_of.keeps_31_bits() && first <= a.row_elems - kRun &&
+                       map_run(entries + first, slot_of, run);
             };
             write_by_base(a.base, request, begin, end, dummy, out, of_slot, of_run);
         });
     }
 
-    // slot_of(mapped) of a run of a mapping; false where one of them is none, or not within 31 bits. slot_of comes by
-    // value: what is written could be a part of another's.
+    // slot_of(mapped) of a run of a mapping; false where one of them is none, or not within 31 bits. slot_of is a
+    // copy, which `out` cannot alias, so that its shifts stay in registers.
     template <typename Entry, typename T, typename SlotOf>
     static bool map_run(const Entry* entries, SlotOf slot_of, T* out) {
         Entry seen = 0;
@@ -267,14 +280,16 @@ class PoolSlots {
         return true;
     }
 
-    // Whether the slots are first, first + 1, ..
+    // Whether the slots are first, first + 1, .., none of them too large for its type.
     template <typename Entry>
     static bool is_run(const Entry* slots) {
-        Entry other = 0;
+        using Unsigned = std::make_unsigned_t<Entry>;  // differences may wrap
+        const auto first = static_cast<Unsigned>(slots[0]);
+        Unsigned other = 0;
         for (int64_t k = 1; k < kRun; ++k) {
-            other |= slots[k] - slots[0] - static_cast<Entry>(k);
+            other |= static_cast<Unsigned>(slots[k]) - first - static_cast<Unsigned>(k);
         }
-        return other == 0 && slots[0] > 0;
+        return other == 0 && slots[0] > 0 && slots[0] <= std::numeric_limits<Entry>::max() - kRun;
     }
 
     // slot_of(base slot) of each unit, in one pass where the base pool's slots stand in a table as they are. Those of a

@@ -1,6 +1,7 @@
 #include "torch/bound_calls.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <pthread.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -28,8 +29,19 @@ struct BoundCall {
     std::vector<int64_t> changing;  // positions of the tensors that each call brings
 };
 
+class BoundCalls;
+
+// Lives as long as the process: tensors of a device may not end after torch has.
+BoundCalls& bound_calls();
+
 class BoundCalls {
-public:
+  public:
+    // A fork takes the calls with it, never in the middle of a change.
+    BoundCalls() {
+        pthread_atfork([] { bound_calls().mutex_.lock(); }, [] { bound_calls().mutex_.unlock(); },
+                       [] { bound_calls().mutex_.unlock(); });
+    }
+
     int64_t add(BoundCall call) {
         const std::scoped_lock lock(mutex_);
         calls_.emplace(++last_, std::make_shared<const BoundCall>(std::move(call)));
@@ -52,13 +64,12 @@ public:
         }
     }
 
-private:
+  private:
     std::mutex mutex_;
     int64_t last_ = 0;
     std::unordered_map<int64_t, std::shared_ptr<const BoundCall>> calls_;
 };
 
-// Lives as long as the process: tensors of a device may not end after torch has.
 BoundCalls& bound_calls() {
     static auto* const calls = new BoundCalls;
     return *calls;
@@ -94,8 +105,13 @@ std::vector<at::Tensor> call_bound(int64_t number, const OptionalTensor& a, cons
     const std::array<const OptionalTensor*, kMostChanging> given = {&a, &b, &c, &d, &e, &f, &g, &h, &i, &j, &k};
     const std::shared_ptr<const BoundCall> call = bound_calls().at(number);
     torch::jit::Stack stack = call->arguments;
-    for (size_t n = 0; n < call->changing.size(); ++n) {
-        stack[call->changing[n]] = *given[n];
+    for (size_t n = 0; n < given.size(); ++n) {
+        if (n < call->changing.size()) {
+            stack[call->changing[n]] = *given[n];
+        } else {
+            TORCH_CHECK_VALUE(!given[n]->has_value(), "bound: tensor ", n, " is given, expected ",
+                              call->changing.size(), " tensors");
+        }
     }
     call->op.callBoxed(&stack);
     return stack.empty() ? std::vector<at::Tensor>() : std::move(stack.front()).toTensorVector();
@@ -120,12 +136,14 @@ c10::FunctionSchema binding_schema(const c10::FunctionSchema& op) {
 void register_bound_calls() {
     // Lives as long as the ops do.
     static auto* const library = new torch::Library(torch::Library::DEF, kCalls, std::nullopt, __FILE__, __LINE__);
+    std::vector<std::string> names = {"bound", "unbind"};
     for (const auto& [name, overload] : {std::pair{"step", ""}, std::pair{"step", "new"}}) {
         const std::string op = std::string(kOps) + "::" + name;
         c10::FunctionSchema schema =
             binding_schema(c10::Dispatcher::singleton().findSchemaOrThrow(op.c_str(), overload).schema());
         const std::string full = "bind." + schema.overload_name();
         library->def(std::move(schema));
+        names.push_back(full);
         // Whatever the arguments are: of a device, of a trace, or wrapped.
         library->impl(full.c_str(), torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd,
                                                     torch::CppFunction::makeFromBoxedFunction<&bind>()));
@@ -135,6 +153,12 @@ void register_bound_calls() {
         " Tensor? f=None, Tensor? g=None, Tensor? h=None, Tensor? i=None, Tensor? j=None, Tensor? k=None) -> Tensor[]",
         &call_bound);
     library->def("unbind(int call) -> ()", &unbind);
+    // Modes see the ops that are called, not how.
+    for (const auto key : {c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot}) {
+        for (const std::string& name : names) {
+            library->impl(name.c_str(), torch::dispatch(key, torch::CppFunction::makeFallthrough()));
+        }
+    }
 }
 
 }  // namespace dsv4

@@ -35,6 +35,11 @@ BAD_CALLS = [
     ),
     (lambda a: a.alloc_extend([0], [0], [0]), "prefix_lens[0] is 0 for request 0, which is running"),
     (lambda a: a.alloc_extend([2**70], [0], [1]), f"alloc_extend: reqs[0] is {2**70}, expected an integer of 64 bits"),
+    (
+        lambda a: a.alloc_extend((n for n in (1, 2**70)), [0], [1]),
+        f"alloc_extend: reqs[1] is {2**70}, expected an integer of 64 bits",
+    ),
+    (lambda a: a.alloc_extend({2**70}, [0], [1]), f"alloc_extend: reqs[0] is {2**70}, expected an integer of 64 bits"),
     (lambda a: a.evict([0], [2**70]), f"evict: committed_lens[0] is {2**70}, expected an integer of 64 bits"),
     (lambda a: a.alloc_extend([0], [], [302]), "prefix_lens has 0 entries, expected 1 like reqs"),
     (lambda a: a.alloc_extend([0], [300], []), "seq_lens has 0 entries, expected 1 like reqs"),

@@ -105,6 +105,22 @@ def test_a_run_up_to_the_last_entry_of_a_mapping_and_one_beyond_it():
         run(tables_of(slots, mapping[:last], torch.int32, torch.int64), lengths, widths)
 
 
+@pytest.mark.cpu_only
+@pytest.mark.parametrize("page, ring", [(8, 256), (8, 8), (128, 8), (1, 1)])
+def test_a_ring_longer_than_its_page_may_go_beyond_32_bits(page, ring):
+    first = 2**30 + 5
+    pools = {
+        "full": d.SlotTable(torch.arange(1, 201, dtype=torch.int32)[None], page),
+        "swa": d.MappedSlots(torch.arange(first, first + 256), page),
+        "c4_state": d.PageRing(ring),
+    }
+    rows = d.StepRows.final(torch.tensor([190]), torch.tensor([150]))
+    out = d.Step(out_c4_state_loc=torch.empty(150, dtype=torch.int64))
+    d.build_step(d.RequestTables.of(pools, max_context_len=200), rows, out)
+    want = [slot // page * ring + slot % ring for slot in range(first + 41, first + 191)]
+    assert out.out_c4_state_loc.tolist() == want
+
+
 def test_a_ring_in_pages_whose_slots_stand_in_a_table():
     slots, _ = fresh()
     pools = {

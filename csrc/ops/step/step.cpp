@@ -341,22 +341,29 @@ StepParams check_step(const StepArguments& a, StepTensors& t) {
     return p;
 }
 
-std::vector<at::Tensor> new_step_buffers(at::IntArrayRef buffers, at::Device device,
+std::vector<at::Tensor> new_step_buffers(at::IntArrayRef buffers, const at::Tensor& seq_lens,
                                          const std::optional<at::Tensor>& host_seq_lens,
                                          const std::optional<at::Tensor>& host_operand, int64_t form, int64_t width) {
     const auto stands_for_groups = [](int64_t number) { return number == kGroupsOf4 || number == kGroupsOf128; };
     if (std::none_of(buffers.begin(), buffers.end(), stands_for_groups)) {
-        return empty_tensors(buffers, device);
+        return empty_tensors(buffers, seq_lens.device());
     }
     TORCH_CHECK_VALUE(host_seq_lens.has_value(), kOp, ": host_seq_lens is None, expected the lengths on the host, by which groups are counted");
     for (const auto& [name, rows] : {std::pair{"host_seq_lens", host_seq_lens}, {"host_operand", host_operand}}) {
         TORCH_CHECK_VALUE(!rows.has_value() || rows->is_cpu(), kOp, ": ", name, " is on ", rows->device(), ", expected a host tensor (cpu)");
     }
+    check::shape(kOp, "host_seq_lens", *host_seq_lens, seq_lens.sizes());
     const cpu::ScannedStep step = cpu::scan_host_rows(kOp, {*host_seq_lens, host_operand, std::nullopt, form, width});
     std::vector<int64_t> counted = buffers.vec();
-    std::replace(counted.begin(), counted.end(), kGroupsOf4, step.groups[0]);
-    std::replace(counted.begin(), counted.end(), kGroupsOf128, step.groups[1]);
-    return empty_tensors(counted, device);
+    // Of each tensor: how many numbers follow, its dtype, its sizes. What is no such list, empty_tensors refuses.
+    for (size_t i = 0; i < counted.size() && counted[i] >= 1; i += counted[i] + 1) {
+        for (size_t k = i + 2; k < std::min(counted.size(), i + 1 + counted[i]); ++k) {
+            counted[k] = counted[k] == kGroupsOf4     ? step.groups[0]
+                         : counted[k] == kGroupsOf128 ? step.groups[1]
+                                                      : counted[k];
+        }
+    }
+    return empty_tensors(counted, seq_lens.device());
 }
 
 TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {

@@ -67,12 +67,13 @@ StepRowsParams check_step_rows(const char* op, const StepRowArguments& arguments
 // Checks every argument but the values in tensors, and sorts them by name.
 StepParams check_step(const StepArguments& arguments, StepTensors& tensors);
 
-// Sizes in `buffers` that stand for as many entries as groups of a ratio are completed.
+// Sizes in `buffers` that stand for as many entries as groups of a ratio are completed
+// (python/dsv4_npu_ops/layout/buffers.py).
 constexpr int64_t kGroupsOf4 = -4;
 constexpr int64_t kGroupsOf128 = -128;
 
 // Buffers of a step; groups are counted by rows on the host, where there are such sizes.
-std::vector<at::Tensor> new_step_buffers(at::IntArrayRef buffers, at::Device device,
+std::vector<at::Tensor> new_step_buffers(at::IntArrayRef buffers, const at::Tensor& seq_lens,
                                          const std::optional<at::Tensor>& host_seq_lens,
                                          const std::optional<at::Tensor>& host_operand, int64_t form, int64_t width);
 
@@ -114,7 +115,7 @@ void register_step(torch::Library& library) {
                                 const std::optional<at::Tensor>& host_operand) {
         const at::Tensor none;
         std::vector<at::Tensor> made =
-            new_step_buffers(buffers, seq_lens.device(), host_seq_lens, host_operand, form, width);
+            new_step_buffers(buffers, seq_lens, host_seq_lens, host_operand, form, width);
         const auto asked = static_cast<size_t>(std::popcount(static_cast<uint64_t>(fields)));
         StepTensors tensors;
         const StepParams p =

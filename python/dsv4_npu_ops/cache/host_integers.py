@@ -3,6 +3,7 @@
 from array import array
 from collections.abc import Sequence
 from operator import index
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -41,14 +42,15 @@ def host_integers(op: str, name: str, values: Integers) -> list[int]:
                 "expected a list or a 1-D integer tensor on the host"
             )
         return values.tolist()
+    given: Any = values
     try:
-        # One pass in C, which converts and checks.
-        return array("q", values if isinstance(values, list) else list(values)).tolist()
+        given = values if type(values) is list else list(values)
+        return array("q", given).tolist()  # one pass in C, which converts and checks
     except TypeError:
         raise ValueError(f"{op}: {name} is {values!r}, expected a list or a 1-D tensor of integers") from None
     except OverflowError:
-        row = next(i for i, number in enumerate(values) if not fits(index(number)))
-        raise ValueError(f"{op}: {name}[{row}] is {values[row]}, expected an integer of 64 bits") from None
+        row = next(i for i, number in enumerate(given) if not fits(index(number)))
+        raise ValueError(f"{op}: {name}[{row}] is {given[row]}, expected an integer of 64 bits") from None
 
 
 def fits(number: int) -> bool:

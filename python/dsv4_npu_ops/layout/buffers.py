@@ -25,7 +25,8 @@ Buffer = tuple[int, ...]
 """Number of a dtype, and sizes."""
 
 GROUPS: dict[str, int] = {"c4": -4, "c128": -128}
-"""Sizes that stand for as many entries as a step completes groups, by pool: ``step.new`` counts them on the host."""
+"""Sizes that stand for as many entries as a step completes groups, by pool: ``step.new`` counts them on the host
+(csrc/ops/step/step.h)."""
 
 
 def number_of(dtype: torch.dtype) -> int:

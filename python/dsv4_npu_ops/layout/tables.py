@@ -148,11 +148,6 @@ class RequestTables:
         return next((table.device for table in self.op_tables if table is not None), torch.device("cpu"))
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """What the sizes of results depend on: the pools' addressing, and the longest request."""
-        return *self.op_pools[1], self.max_context_len
-
-    @property
     def max_requests(self) -> int:
         """Rows that every table has; the greatest int32 when no pool has one."""
         tables = (address.table for address in self.pools.values() if isinstance(address, PageTable | SlotTable))

@@ -42,15 +42,18 @@ TOKEN_TABLES: dict[str, str] = {
 }
 """RoPE tables of the tokens: what the op calls them, and what callers write."""
 
-_INPUTS = "seq_lens", "req_pool_indices", "operand", "rope_cos", "rope_sin", *TOKEN_TABLES
-_CHANGING = {
-    op: [[argument.name for argument in schema.arguments].index(name) for name in names]
-    for op, schema, names in (
-        ("step", _step._schema, _INPUTS),
-        ("step__new", _new_step._schema, (*_INPUTS[:3], "host_seq_lens", "host_operand", *_INPUTS[3:])),
-    )
-}
-"""Arguments that differ between calls of a step that is bound, by op."""
+_ROWS = ["seq_lens", "req_pool_indices", "operand"]
+_ROPE = ["rope_cos", "rope_sin", *TOKEN_TABLES]
+
+
+def _positions(op: torch._ops.OpOverload, *names: str) -> list[int]:
+    arguments = [argument.name for argument in op._schema.arguments]
+    return [arguments.index(name) for name in names]
+
+
+_CHANGING_ROWS = _positions(_step, *_ROWS)
+_CHANGING = _positions(_new_step, *_ROWS, "host_seq_lens", "host_operand", *_ROPE)
+"""What differs between calls of a step that is bound, in the order in which calls bring it."""
 
 
 @caller_errors(TABLES | TOKEN_TABLES)
@@ -162,41 +165,83 @@ def fill_step(
 def bind_step(
     tables: RequestTables,
     rows: StepRows,
-    buffers: Sequence[Tensor] | Sequence[int],
+    out: Sequence[Tensor],
     fields: int,
     req_pool_indices: Tensor | None = None,
     rope_cos: Tensor | None = None,
     rope_sin: Tensor | None = None,
     *unusual: Any,
-    into_new: bool = False,
-    other_rows: bool = False,
-    token_tables: Mapping[str, Tensor] | None = None,
-) -> Callable[..., list[Tensor]]:
-    """A step that is called again and again, as ``fill_step``, or with ``into_new`` into new tensors.
-
-    Args:
-        buffers: those of ``fields``, or the numbers of the new ones (``numbers_of``), of which those behind ``fields``
-            are left as they are.
+    **token_tables: Tensor,
+) -> Callable[..., object]:
+    """A call of ``fill_step`` into the same buffers again and again.
 
     Returns:
-        A function of nothing, or with ``other_rows`` of what stands in the place of the tensors here, None where it is
-        left out: ``seq_lens``, ``req_pool_indices``, ``operand``, with ``into_new`` the host's ``seq_lens`` and
-        ``operand``, then ``rope_cos``, ``rope_sin`` and the tables of the tokens' RoPE rows.
+        A function of ``seq_lens``, ``req_pool_indices`` and ``operand``, which stand for those here.
     """
-    arguments = *_arguments(tables, rows, buffers, fields, req_pool_indices, rope_cos, rope_sin), *unusual
-    op = "step__new" if into_new else "step"
-    call = BoundCall(op, arguments, _CHANGING[op] if other_rows else (), **(token_tables or {}))
-    if not tables.check_reserved:
-        return call
-    known = rows.seq_lens, req_pool_indices, rows.operand
+    arguments = *_arguments(tables, rows, out, fields, req_pool_indices, rope_cos, rope_sin), *unusual
+    call = BoundCall("step", arguments, _CHANGING_ROWS, **token_tables)
 
-    def checked(*given: Tensor | None) -> list[Tensor]:
-        seq_lens, requests, operand, *_ = (*given, None, None) if other_rows else known
-        assert seq_lens is not None
-        check_reserved("step", tables, StepRows(seq_lens, rows.form, operand, rows.width), requests)
-        return call(*given)
+    def run(seq_lens: Tensor, requests: Tensor | None = None, operand: Tensor | None = None) -> None:
+        if tables.check_reserved:
+            check_reserved("step", tables, StepRows(seq_lens, rows.form, operand, rows.width), requests)
+        call(seq_lens, requests, operand)
 
-    return checked
+    return run
+
+
+class NewStep:
+    """A step into new tensors of the same sizes again and again. Its second call binds it: sizes that do not come back
+    would pay for nothing.
+
+    Args:
+        tables: the tables.
+        buffers: the numbers of the tensors (``numbers_of``); those behind the ones of ``fields`` are left as they are.
+        fields: of the step.
+        unusual: see ``fill_step``.
+    """
+
+    __slots__ = ("_call", "_numbers", "_tables", "_unusual", "_wanted", "_was_called")
+
+    def __init__(self, tables: RequestTables, buffers: Sequence[int], fields: int, *unusual: Any) -> None:
+        self._tables, self._numbers, self._wanted, self._unusual = tables, buffers, fields, unusual
+        self._call: BoundCall | None = None
+        self._was_called = False
+
+    def run(
+        self,
+        rows: StepRows,
+        req_pool_indices: Tensor | None,
+        rope_cos: Tensor | None = None,
+        rope_sin: Tensor | None = None,
+        *,
+        host_rows: StepRows | None = None,
+        token_tables: Mapping[str, Tensor] | None = None,
+    ) -> list[Tensor]:
+        """Makes the tensors.
+
+        Args:
+            rows: of the form and width of the first call.
+            host_rows: the rows with tensors on the host, where sizes are of ``GROUPS``.
+            token_tables: see ``token_rope``.
+        """
+        if self._tables.check_reserved:
+            check_reserved("step", self._tables, rows, req_pool_indices)
+        host = (None, None) if host_rows is None else (host_rows.seq_lens, host_rows.operand)
+        if self._call is None:
+            numbers = self._numbers, self._wanted
+            arguments = _arguments(self._tables, rows, *numbers, req_pool_indices, rope_cos, rope_sin)
+            named = token_tables or {}
+            if not self._was_called:
+                self._was_called = True
+                made: list[Tensor] = _new_step(
+                    *arguments, *self._unusual, **named, host_seq_lens=host[0], host_operand=host[1]
+                )
+                return made
+            self._call = BoundCall("step__new", (*arguments, *self._unusual), _CHANGING, **named)
+        of_rows = rows.seq_lens, req_pool_indices, rows.operand
+        if rope_cos is None and not token_tables:
+            return self._call(*of_rows) if host_rows is None else self._call(*of_rows, *host)
+        return self._call(*of_rows, *host, rope_cos, rope_sin, *map((token_tables or {}).get, TOKEN_TABLES))
 
 
 def _arguments(
@@ -273,41 +318,28 @@ class ResultFields:
         Args:
             sizes: what ``buffers`` is called with, behind the tables, and all that it looks at: integers or None.
             buffers: gives the buffer of each field.
-            inputs, token_tables: ``req_pool_indices``, ``rope_cos``, ``rope_sin`` and more of ``fill_step``.
-            host_rows: the rows with tensors on the host, where sizes are of ``GROUPS``.
+            inputs, token_tables: ``req_pool_indices``, ``rope_cos``, ``rope_sin`` and the tables of the tokens.
+            host_rows: the rows with tensors on the host; the last two sizes are then those of ``GROUPS``.
 
         Returns:
             A tensor for each field, in the order of ``paths``; without entries where the pools cannot give it.
         """
         if torch.compiler.is_compiling() or not _PLAIN.issuperset(map(type, sizes)):
             # Symbols of a trace, or what the op is going to refuse.
+            if host_rows is not None:
+                sizes = *sizes[:-2], *step_sizes(host_rows)[1:3]
             order, fields, in_order = self._buffers(tables, buffers(tables, *sizes))
             made = empty_tensors(order, rows.seq_lens.device)
             fill_step(tables, rows, made[: fields.bit_count()], fields, *inputs, **(token_tables or {}))
             return [made[i] for i in in_order]
-        key = self, rows.form, rows.width, sizes, tables.check_reserved
+        key = self, rows.form, rows.width, sizes, tables.max_context_len
         found = tables.calls.get(key)
         if found is None:
             order, fields, in_order = self._buffers(tables, buffers(tables, *sizes))
-            call = bind_step(
-                tables,
-                rows,
-                numbers_of(order),
-                fields,
-                *inputs,
-                into_new=True,
-                other_rows=True,
-                token_tables=token_tables,
-            )
-            found = tables.calls.keep(key, (call, itemgetter(*in_order)))
-        call, take = found
-        requests, *rope = inputs
-        of_rows = rows.seq_lens, requests, rows.operand
-        if host_rows is not None:
-            return take(call(*of_rows, host_rows.seq_lens, host_rows.operand))  # type: ignore[no-any-return]
-        if rope:
-            return take(call(*of_rows, None, None, *rope, *map((token_tables or {}).get, TOKEN_TABLES)))  # type: ignore[no-any-return]
-        return take(call(*of_rows))  # type: ignore[no-any-return]
+            step = NewStep(tables, numbers_of(order), fields)
+            found = tables.calls.keep(key, (step, itemgetter(*in_order)))
+        step, take = found
+        return take(step.run(rows, *inputs, host_rows=host_rows, token_tables=token_tables))  # type: ignore[no-any-return]
 
     def _buffers(self, tables: RequestTables, buffers: Mapping[str, Buffer]) -> tuple[list[Buffer], int, list[int]]:
         """The op's buffers, its fields, and which of its results is which of ours."""
@@ -380,8 +412,23 @@ def _(
     host_seq_lens: Tensor | None = None,
     host_operand: Tensor | None = None,
 ) -> list[Tensor]:
-    if host_seq_lens is not None:
-        sizes = step_sizes(StepRows(host_seq_lens, form, host_operand, width))
-        groups = {GROUPS["c4"]: sizes[1], GROUPS["c128"]: sizes[2]}
-        buffers = [groups.get(number, number) for number in buffers]
+    if any(number in buffers for number in GROUPS.values()):
+        buffers = _counted(buffers, host_seq_lens, host_operand, form, width)
     return empty_buffers(buffers, seq_lens.device)
+
+
+def _counted(
+    buffers: Sequence[int], host_seq_lens: Tensor | None, host_operand: Tensor | None, form: int, width: int
+) -> list[Any]:
+    """The buffers with numbers of groups, which are symbols where the rows on the host have no values."""
+    if host_seq_lens is None:
+        raise ValueError("step: host_seq_lens is None, expected the lengths on the host, by which groups are counted")
+    if host_seq_lens.device.type != "cpu":
+        raise ValueError(f"step: host_seq_lens is on {host_seq_lens.device}, expected a host tensor (cpu)")
+    if type(host_seq_lens) is Tensor:
+        c4_groups, c128_groups = step_sizes(StepRows(host_seq_lens, form, host_operand, width))[1:3]
+        groups: dict[int, Any] = {GROUPS["c4"]: c4_groups, GROUPS["c128"]: c128_groups}
+    else:
+        context = torch.library.get_ctx()
+        groups = {number: context.new_dynamic_size() for number in GROUPS.values() if number in buffers}
+    return [groups.get(number, number) for number in buffers]

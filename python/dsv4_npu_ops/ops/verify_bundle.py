@@ -2,7 +2,6 @@
 
 from dataclasses import fields
 
-import torch
 from torch import Tensor
 
 from dsv4_npu_ops.layout.buffers import GROUPS, INT32, Buffer
@@ -11,7 +10,7 @@ from dsv4_npu_ops.layout.step_rows import COMMITTED_RAGGED, StepRows, check_rows
 from dsv4_npu_ops.layout.tables import RequestTables
 from dsv4_npu_ops.ops.caller_errors import TABLES, caller_errors
 from dsv4_npu_ops.ops.step import ResultFields, fill_step
-from dsv4_npu_ops.ops.step_sizes import host_num_tokens, step_sizes
+from dsv4_npu_ops.ops.step_sizes import host_num_tokens
 
 SLOT_FIELDS: tuple[str, ...] = tuple(field.name for field in fields(OutCacheLoc))
 """Fields of a step that are slots of a pool."""
@@ -60,8 +59,7 @@ def flatten_verify_bundle(
         groups: tuple[int | None, ...] = None, None
         if seq_lens_cpu is not None:
             host_rows = _host_rows(rows, seq_lens_cpu, num_draft_tokens_cpu)
-            # A trace has symbols for the numbers of groups.
-            groups = step_sizes(host_rows)[1:3] if torch.compiler.is_compiling() else tuple(GROUPS.values())
+            groups = tuple(GROUPS.values())
         if num_tokens is None:
             num_tokens = host_num_tokens(rows if host_rows is None else host_rows)
         sizes = seq_lens.shape[0], num_tokens, *groups

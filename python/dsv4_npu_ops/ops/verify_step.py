@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 
+import torch
 from torch import Tensor
 
 from dsv4_npu_ops.layout.buffers import Buffer, number_of
@@ -32,10 +33,10 @@ _FIELDS: dict[tuple[str, ...], ResultFields] = {
 """By the RoPE bases of which there are rows of tokens."""
 
 
-_caller_errors = caller_errors(TABLES | TOKEN_TABLES, out=_FIELDS["main", "compress"].names)
+_OUT = _FIELDS["main", "compress"].names
 
 
-@_caller_errors
+@caller_errors(TABLES | TOKEN_TABLES, out=_OUT)
 def build_verify_step(
     tables: RequestTables,
     req_pool_indices: Tensor | None,
@@ -105,13 +106,16 @@ def bind_verify_step(
     """``build_verify_step`` with these arguments, to be called again and again; ``out`` is of ``VerifyStep.empty``."""
     given, wanted = _FIELDS[_bases(main_rope, compress_rope)].take(out, tables)
     named = token_rope(main_rope, compress_rope)
-    call = bind_step(tables, rows, given, wanted, req_pool_indices, *rope, token_tables=named)
+    call = bind_step(tables, rows, given, wanted, req_pool_indices, *rope, **named)
 
     def refresh() -> None:
-        call()
+        if torch.compiler.is_compiling():  # a trace takes the op with all of its arguments
+            fill_step(tables, rows, given, wanted, req_pool_indices, *rope, **named)
+        else:
+            call(rows.seq_lens, req_pool_indices, rows.operand)
 
     refresh.__name__ = build_verify_step.__name__  # which errors say
-    return _caller_errors(refresh)
+    return caller_errors(TABLES | TOKEN_TABLES | _OUT)(refresh)
 
 
 def _bases(main_rope: RopeTables | None, compress_rope: RopeTables | None) -> tuple[str, ...]:

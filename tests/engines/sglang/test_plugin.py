@@ -91,13 +91,8 @@ def test_no_function_is_replaced_twice():
 def test_on_runs_our_ops(load, monkeypatch):
     load()
     assert all(is_replaced(d.hook.target) for d in plugin.decisions() if d.refused is None)
-    calls, bind = [], step_call.bind_step
-
-    def counted(*args, **kwargs):
-        call = bind(*args, **kwargs)
-        return lambda *rows: calls.append(rows) or call(*rows)
-
-    monkeypatch.setattr(step_call, "bind_step", counted)
+    calls, run = [], step_call.NewStep.run
+    monkeypatch.setattr(step_call.NewStep, "run", lambda *a, **named: calls.append(a) or run(*a, **named))
     _, world = world_of(2, 4)
     backend, batch = verify_of(world, [1, 2], 4)
     backend._build_npu_compress_metadata(batch)

@@ -73,7 +73,7 @@ def test_on_runs_our_ops(load, monkeypatch):
 
     def counted(*args, **kwargs):
         call = bind(*args, **kwargs)
-        return lambda: launches.append(1) or call()
+        return lambda *rows: launches.append(1) or call(*rows)
 
     monkeypatch.setattr(step, "bind_step", counted)
     world.metadata(step_of(world))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dsv4_npu_ops.engines.hooks import Hook, Unexpected
 from dsv4_npu_ops.engines.sglang.shadow import compare
-from dsv4_npu_ops.engines.sglang.step_call import NewBuffers, StepCall, first_rows
+from dsv4_npu_ops.engines.sglang.step_call import NewBuffers, first_rows
 from dsv4_npu_ops.engines.sglang.tables import tables_of_allocator
 from dsv4_npu_ops.layout import StepRows
 from dsv4_npu_ops.layout.buffers import GROUPS, INT32, INT64, Buffer, number_of
@@ -49,9 +49,8 @@ def build_verify_bundle(
         if tables.has_state_pages:
             slots |= {f"c{ratio}_state": (INT32, size * width) for ratio in (4, 128)}
         wanted = {f"out_{pool}_loc": buffer for pool, buffer in slots.items()}
-        buffers = tables.new_buffers.keep(key, NewBuffers(wanted))
-    made = StepCall(tables, rows, first_rows(requests, size), buffers, host_lens=host_rows.seq_lens).run()
-    return type(reserved)(full, *made.values())
+        buffers = tables.new_buffers.keep(key, NewBuffers(tables, wanted))
+    return type(reserved)(full, *buffers.make(rows, first_rows(requests, size), host_rows).values())
 
 
 def shadow_build_verify_bundle(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from operator import sub
 from types import SimpleNamespace
 from typing import Any
@@ -15,8 +15,8 @@ from torch import Tensor
 
 from dsv4_npu_ops.engines.hooks import Hook, Unexpected
 from dsv4_npu_ops.engines.sglang.shadow import compare, live_pages
-from dsv4_npu_ops.engines.sglang.step_call import NewBuffers, StepCall, launch
-from dsv4_npu_ops.engines.sglang.tables import tables_of_backend
+from dsv4_npu_ops.engines.sglang.step_call import NewBuffers, launch
+from dsv4_npu_ops.engines.sglang.tables import SglangTables, tables_of_backend
 from dsv4_npu_ops.engines.sglang.versions import installed, without_known_faults
 from dsv4_npu_ops.layout import StepRows
 from dsv4_npu_ops.layout.buffers import INT32, INT64, Buffer
@@ -32,7 +32,7 @@ _LEAD = {4: 8, 128: 128}
 def build_compress_metadata(original: Callable[..., Any], self: Any, forward_batch: Any) -> None:
     """``_build_npu_compress_metadata``: groups, page tables and, where the kernels take them, state tables."""
     step = _plan(self, forward_batch)
-    step.publish(self.forward_metadata, step.call.run())
+    step.publish(self.forward_metadata, step.make())
 
 
 def shadow_build_compress_metadata(original: Callable[..., Any], self: Any, forward_batch: Any) -> None:
@@ -40,12 +40,12 @@ def shadow_build_compress_metadata(original: Callable[..., Any], self: Any, forw
     step = _plan(self, forward_batch)
     original(self, forward_batch)
     mine = SimpleNamespace()
-    step.publish(mine, step.call.run())
+    step.publish(mine, step.make())
     named = without_known_faults(dict.fromkeys(_COMPARED), forward_batch.forward_mode.is_target_verify())
     theirs = {name: getattr(self.forward_metadata, name, None) for name in named}
-    live = live_pages(step.call.tables.tables, theirs, torch.tensor(step.starts()), torch.tensor(step.finals))
+    live = live_pages(step.tables.tables, theirs, torch.tensor(step.starts()), torch.tensor(step.finals))
     compare(
-        "_build_npu_compress_metadata", theirs, {name: getattr(mine, name, None) for name in named}, step.call.run, live
+        "_build_npu_compress_metadata", theirs, {name: getattr(mine, name, None) for name in named}, step.make, live
     )
 
 
@@ -62,7 +62,8 @@ _COMPARED = (
 class _EagerStep:
     """A step that is known to be possible; lengths and new tokens of its rows on the host."""
 
-    call: StepCall[NewBuffers]
+    tables: SglangTables
+    make: Callable[[], dict[str, Tensor]]
     finals: list[int]
     widths: int | list[int]
     groups: dict[int, int]
@@ -77,7 +78,7 @@ class _EagerStep:
     def publish(self, metadata: Any, buffers: dict[str, Tensor]) -> None:
         """Gives SGLang's metadata the names that its kernels read."""
         metadata.start_pos, metadata.seqused = buffers["start_pos"], buffers["seqused"]
-        if self.call.tables.has_state_pages:
+        if self.tables.has_state_pages:
             for ratio in _RATIOS:
                 setattr(metadata, f"c{ratio}_state_page_table", buffers.get(f"c{ratio}_state_page_table"))
                 setattr(metadata, f"c{ratio}_state_loc", buffers.get(f"out_c{ratio}_state_loc"))
@@ -185,10 +186,10 @@ def _step(
                 wanted |= {f"out_c{ratio}_state_loc": (INT32, batch) for ratio in _RATIOS}
         if not arch35:
             wanted |= {f"c{r}_state_locs": (INT32, batch, _LEAD[r] + width) for r in tables.state_ratios}
-        buffers = tables.new_buffers.keep(key, NewBuffers(wanted))
+        buffers = tables.new_buffers.keep(key, NewBuffers(tables, wanted))
     cycle = forward_batch.req_pool_indices.to(torch.int32).contiguous() if arch35 else None
-    call = StepCall(tables, rows, forward_batch.req_pool_indices, buffers)
-    return _EagerStep(call, finals, width, {}, width, cycle)
+    make = partial(buffers.make, rows, forward_batch.req_pool_indices)
+    return _EagerStep(tables, make, finals, width, {}, width, cycle)
 
 
 def _host(lengths: Tensor | list[int] | None) -> list[int]:

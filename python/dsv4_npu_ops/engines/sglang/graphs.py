@@ -148,7 +148,7 @@ class _Refresh:
     """A refresh that is known to be possible, but for what the launch refuses; it has changed nothing yet."""
 
     graph: _Graph
-    call: StepCall[Buffers]
+    call: StepCall
     live_lens_cpu: Tensor
     final_lens_cpu: Tensor
 

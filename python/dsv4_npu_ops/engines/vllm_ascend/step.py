@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import is_
 from typing import Any
 
@@ -95,7 +96,8 @@ class Launches:
                     named |= zip(wanted, tensors[2:], strict=True)
             out = [buffer for _, buffer in sorted(named.items(), key=lambda item: item[0])]
             arguments = tables, step_rows, out, bits(list(named)), None, None, None, NO_SLOTS
-            calls.append(bind_step(*arguments, token_tables=token_tables))
+            call = bind_step(*arguments, **token_tables)
+            calls.append(partial(call, step_rows.seq_lens, None, step_rows.operand))
         if requests < rows:
             calls.append(start_pos[requests:rows].zero_)
         return calls
