@@ -108,8 +108,9 @@ constexpr int64_t kSegmentNs = 200;
 constexpr int64_t kEightItemsNs = 3;
 
 // Blocks for a list, of whole parts each. num_items: of all segments; 0 where the host does not know it.
-DSV4_HOST_DEVICE constexpr int64_t segment_blocks(int64_t num_segments, int64_t num_items, int64_t cores) {
-    return even_blocks(kListParts, blocks_for_work(kSegmentNs * num_segments + kEightItemsNs * num_items / 8, cores));
+DSV4_HOST_DEVICE constexpr int64_t segment_blocks(int64_t num_segments, int64_t num_items, int64_t cores,
+                                                  int64_t segment_ns = kSegmentNs) {
+    return even_blocks(kListParts, blocks_for_work(segment_ns * num_segments + kEightItemsNs * num_items / 8, cores));
 }
 
 // Requests that take over the same pages do so in turns of this many, so that a core that writes to many rows reads the

@@ -47,9 +47,18 @@ class SegmentCursor {
         return share;
     }
 
+    // Two fields at a time: a load from UB stalls S whatever its width.
+    __aicore__ inline Segment segment() const {
+        const int64_t pairs[] = {pair(0, 0), pair(0, 1), pair(0, 2), pair(0, 3)};
+        static_assert(sizeof(pairs) == sizeof(Segment));
+        Segment segment;
+        __builtin_memcpy(&segment, pairs, sizeof(segment));
+        return segment;
+    }
+
     // The part of the current segment from item `item` of the whole list on, up to item `end`.
-    __aicore__ inline SegmentPiece<Segment> piece(int64_t item, int64_t end) {
-        const Segment segment = read(current_);
+    __aicore__ inline SegmentPiece<Segment> piece(int64_t item, int64_t end) const {
+        const Segment segment = this->segment();
         const int32_t begin = segment.begin + static_cast<int32_t>(item - segment.items_before);
         const int64_t items = min_of<int64_t>(segment.end - begin, end - item);
         return SegmentPiece<Segment>{segment, begin, begin + static_cast<int32_t>(items)};
@@ -57,18 +66,38 @@ class SegmentCursor {
 
     // Goes on to the next segment when the piece was the last of its own.
     __aicore__ inline void pass(const SegmentPiece<Segment>& piece) {
-        if (piece.end != piece.segment.end) {
-            return;
+        if (piece.end == piece.segment.end) {
+            next();
         }
-        ++current_;
+    }
+
+    __aicore__ inline void next() { skip(1); }
+
+    // Index of the current segment in the list.
+    __aicore__ inline uint32_t index() const { return chunk_begin_ + current_; }
+
+    // The segments that are in UB, as they lie in the list; the current one's index among them; and how many there are
+    // from it on.
+    __aicore__ inline const LocalTensor<int32_t>& chunk() const { return words_; }
+    __aicore__ inline uint32_t current() const { return current_; }
+    __aicore__ inline uint32_t left() const {
+        return min_of<uint32_t>(kChunkSegments, end_ - chunk_begin_) - current_;
+    }
+
+    // Two fields of the segment `ahead` segments after the current one.
+    __aicore__ inline int64_t pair(uint32_t ahead, uint32_t number) const {
+        constexpr uint32_t kPairs = sizeof(Segment) / sizeof(int64_t);
+        return words_.template ReinterpretCast<int64_t>().GetValue((current_ + ahead) * kPairs + number);
+    }
+
+    // Goes on by so many segments.
+    __aicore__ inline void skip(uint32_t count) {
+        current_ += count;
         const uint32_t next = chunk_begin_ + current_;
         if (current_ == kChunkSegments && next < end_) {
             load_chunk(next);
         }
     }
-
-    // Index of the current segment in the list.
-    __aicore__ inline uint32_t index() const { return chunk_begin_ + current_; }
 
  private:
     static constexpr uint32_t kPartWords = sizeof(ListPart) / sizeof(int32_t);
@@ -80,19 +109,6 @@ class SegmentCursor {
         order<AscendC::HardEvent::MTE2_S>();
         chunk_begin_ = first;
         current_ = 0;
-    }
-
-    // Two fields at a time: a load from UB stalls S whatever its width.
-    __aicore__ inline Segment read(uint32_t index) {
-        const LocalTensor<int64_t> pairs = words_.template ReinterpretCast<int64_t>();
-        Segment segment;
-        int32_t* fields = reinterpret_cast<int32_t*>(&segment);
-        for (uint32_t pair = 0; pair < kSegmentFields / 2; ++pair) {
-            const int64_t both = pairs.GetValue(index * (kSegmentFields / 2) + pair);
-            fields[2 * pair] = static_cast<int32_t>(both);
-            fields[2 * pair + 1] = static_cast<int32_t>(both >> 32);
-        }
-        return segment;
     }
 
     AscendC::TBuf<AscendC::TPosition::VECCALC> buffer_;

@@ -139,6 +139,52 @@ def test_reserve_extend_of_many_segments(device, count):
     assert [slots.tolist() for slots in got.in_order()] == want
 
 
+def alike_segments(state, pool, kind, units, requests, ring_position, first_page):
+    """A segment of each request, one after another in the ring, in a page of its own."""
+    size = state.page_sizes[pool]
+    offset = {oracle.KEEP: 3, oracle.JOIN: size - units, oracle.TAKE: 0}[kind]
+    rows = []
+    for index, request in enumerate(requests):
+        page = first_page + index * 5 % 7 if pool in WINDOWED else (first_page + index) % (UNITS // size)
+        if kind != oracle.TAKE:
+            state.set_page(pool, request, page, 7 + index)
+        begin = page * size + min(offset, size - units)
+        position = (ring_position + index) % state.num_pages[pool] if kind == oracle.TAKE else 0
+        rows.append([pool, request, begin, begin + units, kind, position])
+    return rows
+
+
+def in_outputs(rows, num_slots):
+    """The rows of a work list, whose outputs follow each other."""
+    for row in rows:
+        row.append(num_slots[row[0]])
+        num_slots[row[0]] += row[3] - row[2]
+    return rows
+
+
+@pytest.mark.parametrize("units", [1, 4, 8])
+@pytest.mark.parametrize("first_page", [0, 100, (1 << 20) - 2])
+def test_reserve_extend_of_runs_that_are_alike(device, units, first_page):
+    """More segments of a kind than a core takes at a time; around the end of rings and of rows, and with other segments
+    between. The last pages of windowed pools are further than a core finds columns for together."""
+    requests = 150
+    state = Device(device, [8] * 6, [170, 160, 40, 200, 170, 180], random.Random(2).shuffle, requests)
+    rows = []
+    for pool in range(6):
+        kinds = [oracle.TAKE, oracle.KEEP] if pool % 2 else [oracle.JOIN if units < 8 else oracle.TAKE]
+        for kind in kinds:
+            page = first_page + (kind == oracle.KEEP)
+            rows += alike_segments(state, pool, kind, units, range(requests), 130 % state.num_pages[pool], page)
+            rows += [[pool, 140, 24, 24 + units, oracle.NONE, 0]]
+    num_slots = [0] * 6
+    segments = in_outputs(rows, num_slots)
+    want_rows = state.rows()
+    want = oracle.reserve_extend(want_rows, state.rings, segments, num_slots, [8] * 6)
+    got = reserve_extend(state.tables, state.free_pages(), state.segments(segments), state.num_pages, num_slots)
+    assert state.rows() == want_rows
+    assert [slots.tolist() for slots in got.in_order()] == want
+
+
 @pytest.mark.parametrize("page_size, units", [(4096, 9000), (1, 3000), (128, 5000)])
 def test_reserve_extend_of_pages_and_intervals_longer_than_a_piece(device, page_size, units):
     """Several pieces a page, and pieces of several pages; around the end of both rings."""
@@ -427,6 +473,40 @@ def test_a_bad_reserve_segment_is_left_out_and_reported(ascend_sim):
     assert got.out_full_loc[:8].tolist() == list(range(8, 16))
     assert got.out_full_loc[16:].tolist() == list(range(24, 28))
     assert ascend_sim.take_errors() == [[7, 2, 1, 3, 0, 0, 0, 0]]
+
+
+@pytest.mark.device_only
+@pytest.mark.parametrize(
+    "field, value, code",
+    [
+        (0, 6, 1),
+        (1, 60, 2),
+        (1, -1, 2),
+        (2, -4, 3),
+        (2, 40, 3),
+        (4, 4, 5),
+        (5, 90, 6),
+        (6, 237, 4),
+    ],
+)
+@pytest.mark.parametrize("bad", [0, 20, 59])
+def test_a_bad_segment_among_many_that_are_alike(ascend_sim, field, value, code, bad):
+    requests = 60
+    state = Device(torch.device("cpu"), [8] * 6, [80] * 6, lambda ring: None, requests)
+    num_slots = [0] * 6
+    segments = in_outputs(alike_segments(state, 0, oracle.TAKE, 4, range(requests), 3, 0), num_slots)
+    good = copy.deepcopy(segments)
+    segments[bad][field] = value
+    if field == 2:
+        segments[bad][3] = value + 4
+    del good[bad]
+    want_rows = state.rows()
+    want = oracle.reserve_extend(want_rows, state.rings, good, num_slots, [8] * 6)[0]
+    got = reserve_extend(state.tables, state.free_pages(), state.segments(segments), state.num_pages, num_slots)
+    assert state.rows() == want_rows
+    assert got.out_full_loc[: 4 * bad].tolist() == want[: 4 * bad]
+    assert got.out_full_loc[4 * bad + 4 :].tolist() == want[4 * bad + 4 :]
+    assert ascend_sim.take_errors() == [[7, code, bad, segments[bad][1], 0, 0, 0, 0]]
 
 
 @pytest.mark.device_only

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common/page_segments.h"
+#include "common/step_launch.h"
 
 struct ReserveExtendParams {
     PagedPools pools;
@@ -106,12 +107,25 @@ DSV4_HOST_DEVICE constexpr int32_t piece_units(const ReserveSegment& s, int64_t 
     return static_cast<int32_t>(min_of<int64_t>(units, ((page + pages) << shift) - begin));
 }
 
+// Segments that are alike, of at most a 32-byte block of units each, are worked on together, if there are enough of them.
+constexpr int64_t kAlikeSegments = 128;
+constexpr uint32_t kLeastAlike = 4;
+constexpr uint32_t kAlikeRuns = 4;  // at a time
+constexpr int64_t kAlikeAreas = 4;
+constexpr int64_t kAlikeElems =
+    (6 * kLaneElems + 2) * kAlikeSegments + lane_scan_elems(kAlikeSegments, kAlikeAreas);
+static_assert(kAlikeSegments * kLaneElems <= kReservePieceUnits, "numbers of their lanes");
+// Pages whose column V finds in float32.
+constexpr int32_t kMostScannedPage = (1 << 20) - 1;
+
+constexpr int64_t kReserveSegmentNs = 100;
+
 DSV4_HOST_DEVICE constexpr int64_t reserve_extend_blocks(const ReserveExtendParams& p, int64_t cores) {
     int64_t units = 0;
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
         units += p.num_slots[pool];
     }
-    return segment_blocks(p.num_segments, units, cores);
+    return segment_blocks(p.num_segments, units, cores, kReserveSegmentNs);
 }
 
 }  // namespace dsv4

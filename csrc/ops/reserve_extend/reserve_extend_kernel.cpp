@@ -4,6 +4,7 @@
 #include "device/iota.h"
 #include "device/pools.h"
 #include "device/segments.h"
+#include "ops/reserve_extend/alike_segments.h"
 #include "ops/reserve_extend/reserve_extend_index.h"
 
 namespace dsv4::kernel {
@@ -20,13 +21,14 @@ class ReserveExtend {
     __aicore__ inline ReserveExtend(AscendC::TPipe* pipe, const PoolAddresses& tables, GM_ADDR free_pages,
                                     GM_ADDR segments, const PoolAddresses& slots, GM_ADDR error_lanes,
                                     const ReserveExtendParams& p)
-        : p_(p),
-          tables_(tables),
-          slots_(slots),
-          cursor_(pipe, segments, p.num_segments),
-          errors_(pipe, error_lanes, kErrorOpReserveExtend) {
-        free_pages_ = global<int32_t>(free_pages, static_cast<uint64_t>(ring_entries(p.pools)));
+        : p_(p), cursor_(pipe, segments, p.num_segments), errors_(pipe, error_lanes, kErrorOpReserveExtend) {
+        memory_.free_pages = global<int32_t>(free_pages, static_cast<uint64_t>(ring_entries(p.pools)));
+        for (int32_t pool = 0; pool < kNumPools; ++pool) {
+            memory_.tables[pool] = tables.tensor(pool, table_elems(pool, p.pools));
+            memory_.slots[pool] = slots.tensor(pool, p.num_slots[pool]);
+        }
         pipe->InitBuffer(iota_buffer_, kReservePieceUnits * sizeof(int32_t));
+        pipe->InitBuffer(alike_buffer_, static_cast<uint32_t>(kAlikeElems) * sizeof(int32_t));
         pipe->InitBuffer(value_buffer_, kReserveBatchUnits * sizeof(int32_t));
         pipe->InitBuffer(page_buffer_, kReserveBatchUnits * sizeof(int32_t));
         pipe->InitBuffer(scratch_buffer_, 3 * kReservePieceUnits * sizeof(int32_t));
@@ -40,7 +42,10 @@ class ReserveExtend {
         const BlockShare share = cursor_.share();
         if (share.begin < share.end) {
             fill_iota(iota_, kReservePieceUnits);
+            AlikeSegments alike(p_, memory_, iota_, alike_buffer_.Get<int32_t>());
+            alike.prepare();
             for (int64_t unit = share.begin; unit < share.end;) {
+                unit = alike_runs(alike, unit, share.end);
                 unit = batch(unit, share.end);
             }
         }
@@ -49,13 +54,93 @@ class ReserveExtend {
 
  private:
     struct Piece {
-        ReserveSegment segment;
-        int32_t begin;  // unit
+        int32_t pool;
+        int32_t offset;  // of the first unit in its page
         int32_t units;
-        uint32_t area;  // where the piece lies in values_, and its page ids in pages_
-        int32_t page_shift;
-        uint32_t num_pages;
+        uint32_t area;       // where the piece lies in values_, and its page ids in pages_
+        uint32_t num_pages;  // 0: the units have no slots
+        int64_t written;     // entry of the table that takes the page ids, or kNotWritten
     };
+    static constexpr int64_t kNotWritten = -1;
+
+    // Pieces that are equally long and lie one after another in the output of their pool: one copy stores them.
+    struct PieceRun {
+        int32_t pool;
+        int32_t units;  // of each piece
+        uint32_t area;
+        uint32_t pieces;
+        int64_t entry;  // of the output
+        int64_t end;
+    };
+
+    // Works on runs of segments that are alike, as many as follow each other from `unit` of the whole list on; returns the
+    // first unit that is left. The segments from there on that are not for a run are odd_ then.
+    __aicore__ inline int64_t alike_runs(AlikeSegments& alike, int64_t unit, int64_t end) {
+        AlikeRun runs[kAlikeRuns];
+        uint32_t num_runs = 0;
+        uint32_t place = 0;
+        odd_ = 0;
+        while (unit < end && num_runs < kAlikeRuns) {
+            AlikeRun& run = runs[num_runs];
+            run = AlikeRun{cursor_.segment(), 0, place};
+            run.segments = count_alike(run.first, unit, end);
+            if (run.segments < kLeastAlike) {
+                odd_ = run.segments;
+                break;
+            }
+            if (place + run.segments > static_cast<uint32_t>(kAlikeSegments)) {
+                break;
+            }
+            if (num_runs == 0) {
+                order<HardEvent::MTE3_MTE2>();
+                order<HardEvent::MTE3_V>();
+            }
+            if (!alike.fetch(run, cursor_.chunk(), cursor_.current())) {
+                odd_ = run.segments;
+                break;
+            }
+            ++num_runs;
+            place += round_up<uint32_t>(run.segments, kUbBlockBytes / sizeof(int32_t));
+            unit += run.segments * run.units();
+            cursor_.skip(run.segments);
+        }
+        if (num_runs > 0) {
+            order<HardEvent::MTE2_V>();
+            for (uint32_t i = 0; i < num_runs; ++i) {
+                alike.make_slots(runs[i]);
+            }
+            order<HardEvent::V_MTE3>();
+            for (uint32_t i = 0; i < num_runs; ++i) {
+                alike.store(runs[i]);
+            }
+        }
+        return unit;
+    }
+
+    // Segments from the current one, which is `first`, on whose outputs and ring positions go on as those of a run do; 1
+    // where a run cannot begin.
+    __aicore__ inline uint32_t count_alike(const ReserveSegment& first, int64_t unit, int64_t end) const {
+        const int32_t units = first.end - first.begin;
+        if (unit != first.items_before || units <= 0 || units > kLaneElems) {
+            return 1;
+        }
+        // Pairs of fields: source and ring position, output and units before. Both of a pair go on at once.
+        const int64_t ring_step = first.source == kTakePages ? int64_t{1} << 32 : 0;
+        const int64_t output_step = (int64_t{1} << 32 | 1) * units;
+        int64_t ring = cursor_.pair(0, 2);
+        int64_t output = cursor_.pair(0, 3);
+        const uint32_t most = static_cast<uint32_t>(
+            min_of<int64_t>(min_of<int64_t>(cursor_.left(), kAlikeSegments), (end - unit) / units));
+        uint32_t count = 1;
+        for (; count < most; ++count) {
+            ring += ring_step;
+            output += output_step;
+            if (cursor_.pair(count, 2) != ring || cursor_.pair(count, 3) != output) {
+                break;
+            }
+        }
+        return count;
+    }
 
     // Works on pieces from `unit` of the whole list on; returns the first unit that is left.
     __aicore__ inline int64_t batch(int64_t unit, int64_t end) {
@@ -63,67 +148,94 @@ class ReserveExtend {
         // fetching, and so for MTE3.
         order<HardEvent::MTE3_MTE2>();
         order<HardEvent::S_MTE2>();
-        uint32_t used = 0;
+        used_ = 0;
         num_pieces_ = 0;
+        num_runs_ = 0;
         while (unit < end && num_pieces_ < kReserveBatchPieces) {
-            SegmentPiece<ReserveSegment> piece = cursor_.piece(unit, end);
-            const int32_t fault = segment_fault(piece.segment, p_);
-            if (fault == kSegmentValid) {
-                piece.end = piece.begin + piece_units(piece.segment, piece.begin, piece.end, p_.pools);
-                if (used + piece.items() > kReserveBatchUnits) {
+            const ReserveSegment s = cursor_.segment();
+            if (odd_ == 0) {
+                odd_ = count_alike(s, unit, end);
+                if (odd_ >= kLeastAlike) {
                     break;
                 }
-                const int32_t shift = p_.pools.page_shift[piece.segment.pool];
-                const int64_t pages = pages_touched(piece.begin, piece.end, shift);
-                pieces_[num_pieces_++] =
-                    Piece{piece.segment, piece.begin, piece.items(), used, shift, static_cast<uint32_t>(pages)};
-                used += round_up<uint32_t>(piece.items(), kUbBlockBytes / sizeof(int32_t));
-            } else {
-                errors_.report(fault, cursor_.index(), piece.segment.request);
             }
-            unit += piece.items();
-            cursor_.pass(piece);
-        }
-        fetch();
-        make_slots();
-        write();
-        return unit;
-    }
-
-    __aicore__ inline GlobalTensor<int32_t> table(const ReserveSegment& s, int64_t unit) {
-        return tables_.tensor(s.pool, table_elems(s.pool, p_.pools))[unit_entry_elems(s, unit, p_.pools)];
-    }
-
-    __aicore__ inline void fetch() {
-        for (uint32_t i = 0; i < num_pieces_; ++i) {
-            const Piece& piece = pieces_[i];
-            const ReserveSegment& s = piece.segment;
-            if (s.source == kTakePages) {
-                load(pages_[piece.area], free_pages_[free_page_elems(s, piece.begin, p_.pools)], piece.num_pages);
-            } else if (s.source != kNoSlots) {
-                load(pages_[piece.area], table(s, piece.begin), piece.num_pages);
+            const SegmentPiece<ReserveSegment> piece = cursor_.piece(unit, end);
+            int32_t units = piece.items();
+            const int32_t fault = segment_fault(s, p_);
+            if (fault != kSegmentValid) {
+                errors_.report(fault, cursor_.index(), s.request);
+            } else {
+                units = piece_units(s, piece.begin, piece.end, p_.pools);
+                if (used_ + units > kReserveBatchUnits) {
+                    break;
+                }
+                const int64_t pages = pages_touched(piece.begin, piece.begin + units, p_.pools.page_shift[s.pool]);
+                add(s, piece.begin, units, s.source == kNoSlots ? 0 : static_cast<uint32_t>(pages));
+            }
+            unit += units;
+            if (piece.begin + units == s.end) {
+                cursor_.next();
+                --odd_;
             }
         }
         order<HardEvent::MTE2_S>();
+        make_slots();
+        write_slots();
+        return unit;
     }
 
+    // Keeps a piece of the batch and fetches its page ids. num_pages: 0 where the units have no slots.
+    __aicore__ inline void add(const ReserveSegment& s, int32_t begin, int32_t units, uint32_t num_pages) {
+        const int32_t offset = static_cast<int32_t>(offset_in_page(begin, p_.pools.page_shift[s.pool]));
+        int64_t written = kNotWritten;
+        if (num_pages != 0) {
+            const int64_t entry = unit_entry_elems(s, begin, p_.pools);
+            if (s.source == kTakePages) {
+                load(pages_[used_], memory_.free_pages[free_page_elems(s, begin, p_.pools)], num_pages);
+                written = offset == 0 ? entry : kNotWritten;
+            } else {
+                load(pages_[used_], memory_.tables[s.pool][entry], num_pages);
+            }
+        }
+        add_to_run(s.pool, units, slot_elems(s, begin));
+        pieces_[num_pieces_++] = Piece{s.pool, offset, units, used_, num_pages, written};
+        used_ += round_up<uint32_t>(units, kUbBlockBytes / sizeof(int32_t));
+    }
+
+    // entry: of the pool's output.
+    __aicore__ inline void add_to_run(int32_t pool, int32_t units, int64_t entry) {
+        if (num_runs_ > 0) {
+            PieceRun& last = runs_[num_runs_ - 1];
+            if ((last.end == entry) & (last.pool == pool) & (last.units == units)) {
+                ++last.pieces;
+                last.end += units;
+                return;
+            }
+        }
+        runs_[num_runs_++] = PieceRun{pool, units, used_, 1, entry, entry + units};
+    }
+
+    // Of all pieces, and writes the pages that were taken, for which S has waited.
     __aicore__ inline void make_slots() {
         for (uint32_t i = 0; i < num_pieces_; ++i) {
             const Piece& piece = pieces_[i];
-            if (piece.segment.source == kNoSlots) {
+            if (piece.num_pages == 1) {
+                const int32_t page_start = pages_.GetValue(piece.area) << p_.pools.page_shift[piece.pool];
+                AscendC::Adds(values_[piece.area], iota_, page_start + piece.offset, piece.units);
+            } else if (piece.num_pages == 0) {
                 AscendC::Duplicate(values_[piece.area], int32_t{0}, piece.units);
-            } else if (piece.num_pages == 1) {
-                const int64_t first_slot = slot_of(pages_.GetValue(piece.area), piece.begin, piece.page_shift);
-                AscendC::Adds(values_[piece.area], iota_, static_cast<int32_t>(first_slot), piece.units);
             } else {
                 several_pages(piece);
+            }
+            if (piece.written != kNotWritten) {
+                store(memory_.tables[piece.pool][static_cast<uint64_t>(piece.written)], pages_[piece.area], piece.num_pages);
             }
         }
     }
 
     // With i counted from the start of the first page: slot = (page_id[i / P] - i / P) * P + i.
     __aicore__ inline void several_pages(const Piece& piece) {
-        const int32_t page_shift = piece.page_shift;
+        const int32_t page_shift = p_.pools.page_shift[piece.pool];
         const int32_t units = piece.units;
         const LocalTensor<int32_t> index = scratch_;
         const LocalTensor<int32_t> page = scratch_[kReservePieceUnits];
@@ -131,7 +243,7 @@ class ReserveExtend {
         const LocalTensor<int32_t> slots = values_[piece.area];
         // The piece before may still use the scratch.
         AscendC::PipeBarrier<PIPE_V>();
-        AscendC::Adds(index, iota_, static_cast<int32_t>(offset_in_page(piece.begin, page_shift)), units);
+        AscendC::Adds(index, iota_, piece.offset, units);
         AscendC::PipeBarrier<PIPE_V>();
         AscendC::ShiftRight(page, index, page_shift, units);
         AscendC::PipeBarrier<PIPE_V>();
@@ -147,49 +259,28 @@ class ReserveExtend {
         AscendC::Add(slots, slots, index, units);
     }
 
-    __aicore__ inline void write() {
+    __aicore__ inline void write_slots() {
         order<HardEvent::V_MTE3>();
-        for (uint32_t i = 0; i < num_pieces_;) {
-            const Piece& piece = pieces_[i];
-            const ReserveSegment& s = piece.segment;
-            const uint32_t rows = equal_pieces(i);
-            store_rows(slots_.tensor(s.pool, p_.num_slots[s.pool])[slot_elems(s, piece.begin)], values_[piece.area],
-                       rows, static_cast<uint32_t>(piece.units),
-                       round_up<uint32_t>(piece.units, kUbBlockBytes / sizeof(int32_t)));
-            i += rows;
+        for (uint32_t i = 0; i < num_runs_; ++i) {
+            const PieceRun& run = runs_[i];
+            const uint32_t units = static_cast<uint32_t>(run.units);
+            store_rows(memory_.slots[run.pool][static_cast<uint64_t>(run.entry)], values_[run.area], run.pieces, units,
+                       round_up<uint32_t>(units, kUbBlockBytes / sizeof(int32_t)));
         }
-        for (uint32_t i = 0; i < num_pieces_; ++i) {
-            const Piece& piece = pieces_[i];
-            const ReserveSegment& s = piece.segment;
-            if (s.source == kTakePages && offset_in_page(piece.begin, piece.page_shift) == 0) {
-                store(table(s, piece.begin), pages_[piece.area], piece.num_pages);
-            }
-        }
-    }
-
-    // Pieces from `piece` on that are equally long and lie one after another in the output of their pool.
-    __aicore__ inline uint32_t equal_pieces(uint32_t piece) const {
-        const Piece& first = pieces_[piece];
-        int64_t entry = slot_elems(first.segment, first.begin);
-        uint32_t end = piece;
-        do {
-            ++end;
-            entry += first.units;
-        } while (end < num_pieces_ && pieces_[end].segment.pool == first.segment.pool &&
-                 pieces_[end].units == first.units && slot_elems(pieces_[end].segment, pieces_[end].begin) == entry);
-        return end - piece;
     }
 
     const ReserveExtendParams& p_;
-    const PoolAddresses& tables_;
-    const PoolAddresses& slots_;
-    GlobalTensor<int32_t> free_pages_;
+    ReservedMemory memory_;
     SegmentCursor<ReserveSegment> cursor_;
     ErrorLane errors_;
-    TBuf<TPosition::VECCALC> iota_buffer_, value_buffer_, page_buffer_, scratch_buffer_;
+    TBuf<TPosition::VECCALC> alike_buffer_, iota_buffer_, value_buffer_, page_buffer_, scratch_buffer_;
     LocalTensor<int32_t> iota_, values_, pages_, scratch_;
     Piece pieces_[kReserveBatchPieces];
+    PieceRun runs_[kReserveBatchPieces];
     uint32_t num_pieces_ = 0;
+    uint32_t num_runs_ = 0;
+    uint32_t used_ = 0;  // of values_
+    uint32_t odd_ = 0;   // segments from the current one on that are not worked on as a run
 };
 
 }  // namespace dsv4::kernel
