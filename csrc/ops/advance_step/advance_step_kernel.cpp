@@ -186,7 +186,7 @@ class HiddenRows {
 };
 
 // A block's share of the outputs with one entry a row. A row's newest token, which lies anywhere in memory, is fetched
-// into a 32-byte lane, from which S picks it; so it does with the slots.
+// into a 32-byte block of its own, from which V picks it; so it does with the slots.
 class AdvancedRows {
   public:
     __aicore__ inline AdvancedRows(AscendC::TPipe* pipe, const AdvanceStepAddresses& memory, GM_ADDR error_lanes,
@@ -196,6 +196,7 @@ class AdvancedRows {
         pipe->InitBuffer(result_buffer_, kNumAdvancedFields * 2 * rows * sizeof(int32_t));
         pipe->InitBuffer(token_buffer_, rows * kUbBlockBytes);
         pipe->InitBuffer(slot_buffer_, (kSlotTileLanes + kPoolSlotElems) * sizeof(int32_t));
+        pipe->InitBuffer(pick_buffer_, 3 * rows * sizeof(int32_t));
         const bool is_wide[kNumAdvancedFields] = {
             p.length_is_int64 != 0, false, p.token_is_int64 != 0, true, false, false, true, false, false, false};
         for (uint32_t field = 0; field < kNumAdvancedFields; ++field) {
@@ -206,6 +207,8 @@ class AdvancedRows {
         tokens_ = global<int32_t>(at(memory.tokens), tokens * token_words());
         backup_ = global<int32_t>(at(memory.backup), static_cast<uint64_t>(p.num_rows) * token_words());
         iota_ = slot_buffer_.Get<int32_t>();
+        words_ = pick_buffer_.Get<int32_t>();
+        pairs_ = words_[rows];
         slots_ = PoolSlots(p.pools, memory.tables, iota_, iota_[kSlotTileLanes]);
     }
 
@@ -213,6 +216,7 @@ class AdvancedRows {
         const BlockShare share = advance_rows(p_, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
         if (share.begin < share.end) {
             fill_iota(iota_, kSlotTileLanes);
+            prepare_picks();
         }
         for (int64_t first = share.begin; first < share.end; first += kAdvanceChunkRows) {
             const uint32_t count = static_cast<uint32_t>(min_of<int64_t>(kAdvanceChunkRows, share.end - first));
@@ -225,12 +229,11 @@ class AdvancedRows {
             for (uint32_t i = 0; i < count; ++i) {
                 advance(rows.get(first + i, &errors_), first + i, i);
             }
-            order<HardEvent::MTE2_S>();
-            for (uint32_t i = 0; i < count; ++i) {
-                results_[kTokenOutput].set(i, token(i));
-            }
+            order<HardEvent::MTE2_V>();
+            pick(kAdvancedTokens, token_buffer_.Get<int32_t>(), count);
             set_slots(kFull, count);
             set_slots(kSwa, count);
+            order<HardEvent::V_MTE3>();
             order<HardEvent::S_MTE3>();
             for (uint32_t field = 0; field < kNumAdvancedFields; ++field) {
                 if (field != kAdvancedHidden && wants(p_, static_cast<int32_t>(field))) {
@@ -242,8 +245,6 @@ class AdvancedRows {
     }
 
   private:
-    static constexpr uint32_t kTokenOutput = static_cast<uint32_t>(kAdvancedTokens);
-
     // int32 words of a token.
     __aicore__ inline uint32_t token_words() const { return p_.token_is_int64 != 0 ? 2 : 1; }
 
@@ -272,34 +273,46 @@ class AdvancedRows {
         runs_[i] = UnitRun{row.request, length, 1, 0, drafts ? 1 : 0, i * static_cast<uint32_t>(kLaneElems)};
     }
 
-    __aicore__ inline int64_t token(uint32_t i) {
-        const LocalTensor<int32_t> value = token_lane(i);
-        return p_.token_is_int64 != 0 ? value.ReinterpretCast<int64_t>().GetValue(0)
-                                      : static_cast<int64_t>(value.GetValue(0));
+    // Where the values of an output lie in 32-byte blocks, in bytes: one for each row, and two words for each.
+    __aicore__ inline void prepare_picks() {
+        constexpr int32_t rows = static_cast<int32_t>(kAdvanceChunkRows);
+        AscendC::Muls(words_, iota_, static_cast<int32_t>(kUbBlockBytes), rows);
+        AscendC::ShiftRight(pairs_, iota_, int32_t{1}, 2 * rows);
+        AscendC::PipeBarrier<PIPE_V>();
+        const LocalTensor<int32_t> pair_words = token_buffer_.Get<int32_t>();
+        AscendC::Muls(pairs_, pairs_, static_cast<int32_t>(kUbBlockBytes) - 8, 2 * rows);
+        AscendC::Muls(pair_words, iota_, int32_t{4}, 2 * rows);
+        AscendC::PipeBarrier<PIPE_V>();
+        AscendC::Add(pairs_, pairs_, pair_words, 2 * rows);
+        AscendC::PipeBarrier<PIPE_V>();
+    }
+
+    // An output's values, one in each 32-byte block; V.
+    __aicore__ inline void pick(int32_t field, const LocalTensor<int32_t>& blocks, uint32_t count) {
+        const RowValues& result = results_[field];
+        const LocalTensor<int32_t>& where = result.is_int64() ? pairs_ : words_;
+        AscendC::Gather(result.words(), blocks, where.template ReinterpretCast<uint32_t>(), uint32_t{0},
+                        result.is_int64() ? 2 * count : count);
     }
 
     // The slot of the newest token's position of each row: a run of one unit in 8 lanes.
     __aicore__ inline void set_slots(int32_t pool, uint32_t count) {
-        const uint32_t field = static_cast<uint32_t>(kAdvancedFullSlots + pool);
-        if (!wants(p_, static_cast<int32_t>(field))) {
+        const int32_t field = kAdvancedFullSlots + pool;
+        if (!wants(p_, field)) {
             return;
         }
-        // S has read the slots of the pool before.
-        order<HardEvent::S_V>();
+        // V has picked the slots of the pool before.
+        AscendC::PipeBarrier<PIPE_V>();
         slots_.start(runs_, count, count * static_cast<uint32_t>(kLaneElems));
-        const LocalTensor<int32_t> found = slots_.slots(pool, p_.dummy_slots[pool]);
-        order<HardEvent::V_S>();
-        for (uint32_t i = 0; i < count; ++i) {
-            results_[field].set(i, found.GetValue(i * static_cast<uint32_t>(kLaneElems)));
-        }
+        pick(field, slots_.slots(pool, p_.dummy_slots[pool]), count);
     }
 
     const AdvanceStepParams& p_;
     ErrorLane errors_;
-    TBuf<TPosition::VECCALC> result_buffer_, token_buffer_, slot_buffer_;
+    TBuf<TPosition::VECCALC> result_buffer_, token_buffer_, slot_buffer_, pick_buffer_;
     RowValues results_[kNumAdvancedFields];
     GlobalTensor<int32_t> tokens_, backup_;
-    LocalTensor<int32_t> iota_;
+    LocalTensor<int32_t> iota_, words_, pairs_;
     PoolSlots slots_;
     UnitRun runs_[kMaxRuns];
 };
