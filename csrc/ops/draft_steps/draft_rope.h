@@ -36,12 +36,14 @@ class DraftRope {
     }
 
     // Rows [first_row, first_row + rows) of every step, in areas of as many steps and then as many rows as fit.
-    // starts: int32, of the entries of these rows.
-    __aicore__ inline void write(int64_t first_row, uint32_t rows, const LocalTensor<int32_t>& starts) {
+    // starts: int32, of the entries of these rows; latest_start: the greatest of them.
+    __aicore__ inline void write(int64_t first_row, uint32_t rows, const LocalTensor<int32_t>& starts,
+                                 int64_t latest_start) {
         if (p_.rope_dim == 0) {
             return;
         }
         starts_ = starts;
+        latest_start_ = latest_start;
         const uint32_t num_steps = static_cast<uint32_t>(p_.num_steps);
         const uint32_t steps = min_of(num_steps, tile_rows_);
         const uint32_t area_rows = tile_rows_ / steps;
@@ -58,7 +60,8 @@ class DraftRope {
     __aicore__ inline void write_area(int64_t first_row, uint32_t row, uint32_t rows, uint32_t step, uint32_t steps) {
         order<AscendC::HardEvent::MTE3_MTE2>();
         order<AscendC::HardEvent::MTE3_V>();
-        if (has_dummies(row, rows, step + steps)) {
+        // One of the tile's drafts may be a dummy in these steps.
+        if (live_steps(latest_start_, p_) < static_cast<int64_t>(step + steps)) {
             for (uint32_t table = 0; table < 2; ++table) {
                 repeat_row(tile(table, 0), dummy_row(table), steps * rows, pitch_);
             }
@@ -77,16 +80,6 @@ class DraftRope {
     }
 
     __aicore__ inline int64_t start_of(uint32_t row) { return starts_.GetValue(row * static_cast<uint32_t>(p_.topk)); }
-
-    // Whether a draft of these rows is a dummy in a step before `end_step`.
-    __aicore__ inline bool has_dummies(uint32_t row, uint32_t rows, uint32_t end_step) {
-        for (uint32_t i = row; i < row + rows; ++i) {
-            if (live_steps(start_of(i), p_) < static_cast<int64_t>(end_step)) {
-                return true;
-            }
-        }
-        return false;
-    }
 
     // The rows of one request's live drafts follow each other in the tables.
     __aicore__ inline void fetch(uint32_t row, uint32_t area_row, uint32_t area_rows, uint32_t step, uint32_t steps) {
@@ -128,6 +121,7 @@ class DraftRope {
     AscendC::TBuf<AscendC::TPosition::VECCALC> buffer_;
     GlobalTensor<bits_t> tables_[2], outputs_[2];
     LocalTensor<int32_t> starts_;
+    int64_t latest_start_ = 0;
     uint32_t pitch_ = 0;      // elements of a row in UB
     uint32_t tile_rows_ = 0;  // of one table
 };

@@ -27,6 +27,7 @@ class DraftStepsKernel {
         reservation_ =
             global<int32_t>(at(memory.reservation), static_cast<uint64_t>(reserved_slots(owned_entries(p), p)));
         stride_ = static_cast<uint32_t>(drafts_from_table(p) ? draft_pitch_elems(p) : p.num_steps);
+        turn_rows_ = min_of<uint32_t>(kMaxRuns, kSlotTileLanes / stride_);
         make_buffers(pipe, memory);
     }
 
@@ -36,8 +37,10 @@ class DraftStepsKernel {
         const int64_t tile_rows = draft_tile_rows(p_);
         prepare();
         for (int64_t row = share.begin; row < share.end; row += tile_rows) {
-            // What a tile is given starts after everything of the tile before, and after the preparation.
-            AscendC::PipeBarrier<PIPE_ALL>();
+            if (row != share.begin) {
+                // What a tile is given starts after everything of the tile before.
+                AscendC::PipeBarrier<PIPE_ALL>();
+            }
             tile(row, static_cast<uint32_t>(min_of<int64_t>(tile_rows, share.end - row)));
         }
         errors_.flush();
@@ -71,6 +74,7 @@ class DraftStepsKernel {
         fill_iota(offsets_, kMaxDraftTileEntries);
         AscendC::Muls(offsets_, offsets_, static_cast<int32_t>(stride_ * sizeof(int32_t)),
                       static_cast<int32_t>(kMaxDraftTileEntries));
+        AscendC::PipeBarrier<PIPE_V>();
         rope_.load_dummies();
     }
 
@@ -84,7 +88,7 @@ class DraftStepsKernel {
         fetch(first_row, owned, lanes);
         make_steps(lanes);
         store_steps(first_entry, entries, lanes);
-        rope_.write(first_row, rows, starts_);
+        rope_.write(first_row, rows, starts_, latest_start_);
     }
 
     // Starts of all lanes, and the slots of the requests' drafts; what nobody owns has no slot.
@@ -104,11 +108,16 @@ class DraftStepsKernel {
             order<HardEvent::MTE2_S>();
         }
         uint32_t lane = 0;
+        latest_start_ = 0;
         for (uint32_t row = 0; row < owned; ++row) {
             const int64_t start = admit(first_row + row, row);
+            latest_start_ = max_of(latest_start_, start);
             for (int32_t draft = 0; draft < p_.topk; ++draft) {
                 starts_.SetValue(lane++, static_cast<int32_t>(start));
             }
+        }
+        if (lane < lanes) {
+            latest_start_ = p_.max_context_len;
         }
         for (; lane < lanes; ++lane) {
             starts_.SetValue(lane, static_cast<int32_t>(p_.max_context_len));
@@ -116,37 +125,32 @@ class DraftStepsKernel {
         order<HardEvent::S_V>();
         order<HardEvent::MTE2_V>();
         if (drafts_from_table(p_)) {
-            find_slots(first_row, owned);
+            find_slots(owned);
         }
     }
 
-    __aicore__ inline int64_t request_of(int64_t index, uint32_t row) const {
-        return p_.has_requests != 0 ? requests_.get(row) : index;
-    }
-
-    // Position of a request's first draft.
+    // Position of a request's first draft, whose run of slots is kept.
     __aicore__ inline int64_t admit(int64_t index, uint32_t row) {
         const int64_t length = lengths_.get(row);
-        const int64_t request = drafts_from_table(p_) ? request_of(index, row) : 0;
+        const bool from_table = drafts_from_table(p_);
+        const int64_t request = !from_table ? 0 : p_.has_requests != 0 ? requests_.get(row) : index;
         const int32_t fault = draft_fault(length, request, p_);
         if (fault != kRowValid) {
             errors_.report(fault, index, fault == kUnknownRequest ? request : length);
         }
-        return draft_start(length, fault, p_);
+        const int64_t start = draft_start(length, fault, p_);
+        if (from_table) {
+            const int32_t live = static_cast<int32_t>(live_steps(start, p_));
+            runs_[row] = UnitRun{live > 0 ? request : 0, start, p_.num_steps, 0, live, row % turn_rows_ * stride_};
+        }
+        return start;
     }
 
     // Slots of the tables, in turns of as many requests as a tile of PoolSlots takes. topk is 1.
-    __aicore__ inline void find_slots(int64_t first_row, uint32_t owned) {
-        const uint32_t turn = min_of<uint32_t>(kMaxRuns, kSlotTileLanes / stride_);
-        for (uint32_t row = 0; row < owned; row += turn) {
-            const uint32_t count = min_of<uint32_t>(turn, owned - row);
-            for (uint32_t i = 0; i < count; ++i) {
-                const int64_t start = starts_.GetValue(row + i);
-                const int32_t live = static_cast<int32_t>(live_steps(start, p_));
-                runs_[i] = UnitRun{live > 0 ? request_of(first_row + row + i, row + i) : 0, start,
-                                   p_.num_steps, 0, live, i * stride_};
-            }
-            found_.start(runs_, count, count * stride_);
+    __aicore__ inline void find_slots(uint32_t owned) {
+        for (uint32_t row = 0; row < owned; row += turn_rows_) {
+            const uint32_t count = min_of<uint32_t>(turn_rows_, owned - row);
+            found_.start(&runs_[row], count, count * stride_);
             const LocalTensor<int32_t> slots = found_.slots(p_.pool, p_.dummy_slot);
             AscendC::Adds(source_tile_[row * stride_], slots, int32_t{0}, static_cast<int32_t>(count * stride_));
             AscendC::PipeBarrier<PIPE_V>();
@@ -207,7 +211,7 @@ class DraftStepsKernel {
     ErrorLane errors_;
     DraftRope<bits_t> rope_;
     PoolSlots found_;
-    UnitRun runs_[kMaxRuns];
+    UnitRun runs_[kMaxDraftTileEntries];  // of the requests of a tile
     TBuf<TPosition::VECCALC> entry_buffer_, tile_buffer_, slot_buffer_;
     RowValues lengths_, requests_;
     GlobalTensor<int32_t> reservation_, slots_out_, kv_lens_out_;
@@ -215,7 +219,9 @@ class DraftStepsKernel {
     LocalTensor<int32_t> starts_, offsets_;                                  // of the entries of a tile
     LocalTensor<int32_t> source_tile_, slots_, positions_, kv_lens_, live_;  // of all their steps
     LocalTensor<int64_t> wide_;
-    uint32_t stride_;  // elements of source_tile_ from one entry to the next
+    uint32_t stride_;      // elements of source_tile_ from one entry to the next
+    uint32_t turn_rows_;   // requests whose slots are found at a time
+    int64_t latest_start_;  // of the tile's entries
 };
 
 template <typename bits_t>
