@@ -12,12 +12,12 @@ struct WriteInputs {
     GM_ADDR c128_state_starts;
 
     __aicore__ inline WriteRow row(int64_t i, const WriteReqTablesParams& p) const {
-        const int64_t start = integer(starts, p.start_is_int64, p.num_rows, i);
+        const int64_t start = integer(starts, is_wide_input(kWriteStarts, p), p.num_rows, i);
         const bool own = p.has_state_starts != 0;
-        return WriteRow{integer(requests, p.request_is_int64, p.num_rows, i), start,
-                        integer(ends, p.end_is_int64, p.num_rows, i),
-                        own ? integer(c4_state_starts, p.c4_state_start_is_int64, p.num_rows, i) : start,
-                        own ? integer(c128_state_starts, p.c128_state_start_is_int64, p.num_rows, i) : start};
+        return WriteRow{integer(requests, is_wide_input(kWriteRequests, p), p.num_rows, i), start,
+                        integer(ends, is_wide_input(kWriteEnds, p), p.num_rows, i),
+                        own ? integer(c4_state_starts, is_wide_input(kWriteC4StateStarts, p), p.num_rows, i) : start,
+                        own ? integer(c128_state_starts, is_wide_input(kWriteC128StateStarts, p), p.num_rows, i) : start};
     }
 };
 
@@ -54,7 +54,7 @@ extern "C" __global__ __aicore__ void write_req_tables(GM_ADDR full_table, GM_AD
     dsv4::naive::ScalarRun<int64_t> wide(&pipe);
     const dsv4::BlockShare own = dsv4::block_share(p.num_rows, 1, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
     for (int32_t pool = 0; pool < dsv4::kNumPools; ++pool) {
-        const PoolAddress& a = p.pools[pool];
+        const PoolAddress a = dsv4::pool_address(pool, p);
         int64_t entry = 0;
         for (int64_t i = 0; dsv4::is_written(pool, p) && i < own.end; ++i) {
             const dsv4::WriteRow row = inputs.row(i, p);
@@ -62,7 +62,7 @@ extern "C" __global__ __aicore__ void write_req_tables(GM_ADDR full_table, GM_AD
             const int64_t begin = dsv4::write_begin(row, pool);
             for (int64_t unit = begin; i >= own.begin && unit < begin + units; ++unit) {
                 const int32_t slot =
-                    dsv4::naive::element<int32_t>(slots[pool], p.loc_elems[pool], entry + (unit - begin));
+                    dsv4::naive::element<int32_t>(slots[pool], p.pools[pool].loc_elems, entry + (unit - begin));
                 if (a.kind == dsv4::kSlots) {
                     dsv4::naive::write_entry(narrow, wide, a, tables[pool],
                                              dsv4::slot_entry_elems(row.request, unit, a), dsv4::table_entry(slot));

@@ -1,4 +1,4 @@
-// A block's share of a flat output that consists of the intervals of many rows, cut into pieces of one row each. Each
+// A block's share of a flat list that consists of the intervals of many rows, cut into pieces of one row each. Each
 // piece gets an area of a tile in UB that starts at a 32-byte boundary, whatever its length.
 #pragma once
 
@@ -10,26 +10,38 @@ namespace dsv4::kernel {
 
 constexpr uint32_t kTilePieces = 128;
 
+// The rows of a flat list, an int32 each.
+struct FlatRows {
+    LocalTensor<int32_t> prefix;    // entries before each row, and of all rows
+    LocalTensor<int32_t> requests;  // of which each row is an interval
+    LocalTensor<int32_t> starts;    // where the interval starts, in raw tokens
+    int32_t num_rows;
+    int32_t unit_shift;  // log2 of the raw tokens of an entry
+};
+
 struct Piece {
-    int64_t entry;   // of the flat output
-    int32_t row;     // the number of rows for entries behind the last row
-    int32_t offset;  // of the piece in its row
+    int64_t entry;  // of the flat list
+    int64_t request;
+    int64_t unit;
     uint32_t units;
     uint32_t area;  // where the piece lies in the tile
+    bool starts_row;
 };
 
 class RowPieces {
   public:
-    // prefix: int32 [num_rows + 1], entries before each row. area_step: areas start at multiples of it, a power of two.
-    __aicore__ inline void start(const LocalTensor<int32_t>& prefix, int64_t num_rows, const BlockShare& share,
-                                 int64_t tile_units, int64_t area_step) {
-        prefix_ = prefix;
-        num_rows_ = static_cast<int32_t>(num_rows);
+    // area_step: areas start at multiples of it, a power of two.
+    __aicore__ inline void start(const FlatRows& rows, const BlockShare& share, int64_t tile_units, int64_t area_step) {
+        rows_ = rows;
         entry_ = share.begin;
         end_ = share.end;
         tile_units_ = tile_units;
         area_step_ = area_step;
-        begin_at(find(0, entry_));
+        if (entry_ < end_) {
+            row_ = find(0);
+            row_end_ = prefix(row_ + 1);
+            load_row(entry_ - prefix(row_));
+        }
     }
 
     // Cuts the next tile; false when the share is done.
@@ -39,11 +51,12 @@ class RowPieces {
         while (entry_ < end_ && count_ < kTilePieces && used_ < tile_units_) {
             if (entry_ >= row_end_) {
                 next_row();
-                continue;
             }
             const int64_t units = min_of<int64_t>(min_of(end_, row_end_) - entry_, tile_units_ - used_);
-            pieces_[count_++] = Piece{entry_, row_, static_cast<int32_t>(entry_ - row_begin_),
-                                      static_cast<uint32_t>(units), static_cast<uint32_t>(used_)};
+            pieces_[count_++] = Piece{entry_, request_, unit_, static_cast<uint32_t>(units),
+                                      static_cast<uint32_t>(used_), starts_row_};
+            unit_ += units;
+            starts_row_ = false;
             used_ += (units + area_step_ - 1) & -area_step_;
             entry_ += units;
         }
@@ -66,33 +79,34 @@ class RowPieces {
     }
 
   private:
-    // Behind the last row there is no end.
-    __aicore__ inline void end_row() {
-        row_end_ = row_ < num_rows_ ? prefix_.GetValue(static_cast<uint32_t>(row_ + 1)) : INT64_MAX;
+    __aicore__ inline int64_t prefix(int32_t row) const { return rows_.prefix.GetValue(static_cast<uint32_t>(row)); }
+
+    // Where the row's next entry lies in its request.
+    __aicore__ inline void load_row(int64_t offset) {
+        const uint32_t row = static_cast<uint32_t>(row_);
+        request_ = rows_.requests.GetValue(row);
+        unit_ = (rows_.starts.GetValue(row) >> rows_.unit_shift) + offset;
+        starts_row_ = offset == 0;
     }
 
-    __aicore__ inline void begin_at(int32_t row) {
-        row_ = row;
-        row_begin_ = prefix_.GetValue(static_cast<uint32_t>(row));
-        end_row();
-    }
-
-    // Goes on to the row of the next entry. Few rows complete a group, so that those without any are not walked through.
+    // Goes on to the row of the next entry, the first of its own. Few rows complete a group, so that those without any are
+    // not walked through.
     __aicore__ inline void next_row() {
         ++row_;
-        row_begin_ = row_end_;
-        end_row();
+        row_end_ = prefix(row_ + 1);
         if (entry_ >= row_end_) {
-            begin_at(find(row_, entry_));
+            row_ = find(row_);
+            row_end_ = prefix(row_ + 1);
         }
+        load_row(0);
     }
 
-    // The last row from `low` on that starts at `entry` or before.
-    __aicore__ inline int32_t find(int32_t low, int64_t entry) const {
-        int32_t high = num_rows_ + 1;
+    // The row from `low` on that has the next entry.
+    __aicore__ inline int32_t find(int32_t low) const {
+        int32_t high = rows_.num_rows + 1;
         while (high - low > 1) {
             const int32_t middle = (low + high) / 2;
-            if (prefix_.GetValue(static_cast<uint32_t>(middle)) <= entry) {
+            if (prefix(middle) <= entry_) {
                 low = middle;
             } else {
                 high = middle;
@@ -101,11 +115,12 @@ class RowPieces {
         return low;
     }
 
-    LocalTensor<int32_t> prefix_;
-    int32_t num_rows_ = 0;
+    FlatRows rows_;
     int32_t row_ = 0;
-    int64_t row_begin_ = 0;
     int64_t row_end_ = 0;
+    int64_t request_ = 0;
+    int64_t unit_ = 0;  // of the next entry
+    bool starts_row_ = false;
     int64_t entry_ = 0;
     int64_t end_ = 0;
     int64_t tile_units_ = 0;

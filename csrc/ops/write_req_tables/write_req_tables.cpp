@@ -43,39 +43,45 @@ WriteReqTablesParams check_write_req_tables(at::TensorList tables, at::IntArrayR
                                             at::TensorList loc, WriteTensors& tensors) {
     const at::Tensor& requests = tensors.req_pool_indices;
     WriteReqTablesParams p{};
-    p.request_is_int64 = check_row_values("req_pool_indices", requests, requests);
-    p.start_is_int64 = check_row_values("starts", tensors.starts, requests);
-    p.end_is_int64 = check_row_values("ends", tensors.ends, requests);
+    const auto add_input = [&](int32_t input, const char* name, const at::Tensor& values) {
+        p.wide_inputs |= check_row_values(name, values, requests) << input;
+    };
+    add_input(kWriteRequests, "req_pool_indices", requests);
+    add_input(kWriteStarts, "starts", tensors.starts);
+    add_input(kWriteEnds, "ends", tensors.ends);
     TORCH_CHECK_VALUE(tensors.c4_state_starts.has_value() == tensors.c128_state_starts.has_value(), kOp,
                       ": state_starts are given for one state pool, expected both or none");
     if (tensors.c4_state_starts.has_value()) {
         p.has_state_starts = 1;
-        p.c4_state_start_is_int64 = check_row_values("c4_state_starts", *tensors.c4_state_starts, requests);
-        p.c128_state_start_is_int64 = check_row_values("c128_state_starts", *tensors.c128_state_starts, requests);
+        add_input(kWriteC4StateStarts, "c4_state_starts", *tensors.c4_state_starts);
+        add_input(kWriteC128StateStarts, "c128_state_starts", *tensors.c128_state_starts);
     }
     PoolAddresses addresses =
         check_pool_addresses(kOp, tables, addressing, "req_pool_indices", requests, max_context_len);
     TORCH_CHECK_VALUE(loc.size() == kNumPools, kOp, ": loc has ", loc.size(), " entries, expected ", kNumPools);
     p.max_end = std::numeric_limits<int32_t>::max();
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
-        p.pools[pool] = addresses.pools[pool];
-        check_written(pool, p.pools[pool]);
+        check::dim(kOp, kLocNames[pool], loc[pool], 1);
+        check::dtype(kOp, kLocNames[pool], loc[pool], {at::kInt});
+        check::same_device(kOp, kLocNames[pool], loc[pool], "req_pool_indices", requests);
+        check::contiguous(kOp, kLocNames[pool], loc[pool]);
+        const PoolAddress& a = addresses.pools[pool];
+        check_written(pool, a);
+        p.pools[pool] = WrittenPool{a.row_elems,    loc[pool].size(0), a.columns, a.unit_columns, static_cast<int16_t>(a.kind),
+                                    static_cast<int16_t>(a.is_int64), a.page_shift};
         if (is_written(pool, p)) {
             check_rows_apart(pool, addresses.tables[pool]);
-            const int64_t units = units_in_table(p.pools[pool]);
+            const int64_t units = units_in_table(a);
             if (units < units_in(max_context_len, pool)) {
                 p.rings |= 1 << pool;
             } else {
                 p.max_end = std::min(p.max_end, units * tokens_per_unit(pool) + tokens_per_unit(pool) - 1);
             }
         }
-        check::dim(kOp, kLocNames[pool], loc[pool], 1);
-        check::dtype(kOp, kLocNames[pool], loc[pool], {at::kInt});
-        check::same_device(kOp, kLocNames[pool], loc[pool], "req_pool_indices", requests);
-        check::contiguous(kOp, kLocNames[pool], loc[pool]);
-        p.loc_elems[pool] = loc[pool].size(0);
         tensors.loc[pool] = loc[pool];
     }
+    p.slot_totals = totals_of_kind(kSlots, p);
+    p.page_totals = totals_of_kind(kPages, p);
     tensors.tables = std::move(addresses.tables);
     p.max_requests = addresses.max_requests;
     p.num_rows = requests.size(0);

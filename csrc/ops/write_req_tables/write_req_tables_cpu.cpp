@@ -12,16 +12,16 @@ namespace {
 
 using Rows = c10::SmallVector<WriteRow, 64>;  // 64: the usual decode batch stays on the stack
 
-int64_t read(const at::Tensor& values, int32_t is_int64, int64_t row) {
+int64_t read(const at::Tensor& values, bool is_int64, int64_t row) {
     return is_int64 ? static_cast<const int64_t*>(values.const_data_ptr())[row]
                     : static_cast<const int32_t*>(values.const_data_ptr())[row];
 }
 
 WriteRow read_row(const WriteTensors& rows, int64_t i, const WriteReqTablesParams& p) {
-    const int64_t start = read(rows.starts, p.start_is_int64, i);
-    return WriteRow{read(rows.req_pool_indices, p.request_is_int64, i), start, read(rows.ends, p.end_is_int64, i),
-                    p.has_state_starts ? read(*rows.c4_state_starts, p.c4_state_start_is_int64, i) : start,
-                    p.has_state_starts ? read(*rows.c128_state_starts, p.c128_state_start_is_int64, i) : start};
+    const int64_t start = read(rows.starts, is_wide_input(kWriteStarts, p), i);
+    return WriteRow{read(rows.req_pool_indices, is_wide_input(kWriteRequests, p), i), start, read(rows.ends, is_wide_input(kWriteEnds, p), i),
+                    p.has_state_starts ? read(*rows.c4_state_starts, is_wide_input(kWriteC4StateStarts, p), i) : start,
+                    p.has_state_starts ? read(*rows.c128_state_starts, is_wide_input(kWriteC128StateStarts, p), i) : start};
 }
 
 std::string describe(int32_t fault, int64_t i, const WriteRow& row, const WriteReqTablesParams& p) {
@@ -56,8 +56,8 @@ Rows read_rows(const WriteTensors& rows, const WriteReqTablesParams& p) {
         valid.push_back(row);
     }
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
-        TORCH_CHECK_VALUE(p.loc_elems[pool] >= needed[pool], "write_req_tables: ", kLocNames[pool], " has ",
-                          p.loc_elems[pool], " entries, expected at least ", needed[pool], " (units of all rows)");
+        TORCH_CHECK_VALUE(p.pools[pool].loc_elems >= needed[pool], "write_req_tables: ", kLocNames[pool], " has ",
+                          p.pools[pool].loc_elems, " entries, expected at least ", needed[pool], " (units of all rows)");
     }
     return valid;
 }
@@ -76,7 +76,7 @@ void write_pages(const WriteRow& row, int32_t pool, const int32_t* slots, T* tab
 // table: [max_requests, row_elems]; slots: the flat intervals of all rows.
 template <typename T>
 void write_pool(int32_t pool, const Rows& rows, T* table, const int32_t* slots, const WriteReqTablesParams& p) {
-    const PoolAddress& a = p.pools[pool];
+    const PoolAddress a = pool_address(pool, p);
     for (const WriteRow& row : rows) {
         const int64_t units = write_units(row, pool, p);
         if (a.kind == kPages) {

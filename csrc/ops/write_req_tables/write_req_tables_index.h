@@ -5,24 +5,48 @@
 #include "common/pool_address.h"
 #include "common/step_launch.h"
 
+// What a launch needs of a pool: a PoolAddress is half as long again, and arguments are in no cache.
+struct WrittenPool {
+    int64_t row_elems;     // as in PoolAddress; likewise the others but for the next
+    int64_t loc_elems;     // entries of the pool's flat slots
+    int32_t columns;
+    int32_t unit_columns;
+    int16_t kind;          // dsv4::kPages and dsv4::kSlots are written, others left alone
+    int16_t is_int64;
+    int32_t page_shift;
+};
+
 // Arrays are in table order; their length is a number because launch stubs repeat the struct outside its namespace.
 struct WriteReqTablesParams {
-    PoolAddress pools[6];      // dsv4::kPages and dsv4::kSlots are written, others left alone
-    int64_t loc_elems[6];      // entries of the pool's flat slots
+    WrittenPool pools[6];
     int64_t max_requests;      // rows that every table has
     int64_t max_end;           // raw tokens that every table has room for, rings of columns aside
     int64_t num_rows;          // B: rows, padding rows included
-    int32_t request_is_int64;  // req_pool_indices is int32 otherwise; likewise the next four
-    int32_t start_is_int64;
-    int32_t end_is_int64;
-    int32_t c4_state_start_is_int64;
-    int32_t c128_state_start_is_int64;
+    int32_t wide_inputs;       // bit input: it is int64, not int32
     int32_t has_state_starts;  // the state pools start at their own positions
     int32_t rings;             // bit pool: its table is a ring of columns
-    int32_t reserved;          // keeps the struct free of padding
+    int16_t slot_totals;       // bit total: a pool that it is of has a table of slots
+    int16_t page_totals;       // the same of pages
 };
 
 namespace dsv4 {
+
+// Inputs with a number for each row.
+constexpr int32_t kWriteRequests = 0;
+constexpr int32_t kWriteStarts = 1;
+constexpr int32_t kWriteEnds = 2;
+constexpr int32_t kWriteC4StateStarts = 3;
+constexpr int32_t kWriteC128StateStarts = 4;
+constexpr int32_t kWriteInputs = 5;
+
+DSV4_HOST_DEVICE constexpr bool is_wide_input(int32_t input, const WriteReqTablesParams& p) {
+    return (p.wide_inputs >> input & 1) != 0;
+}
+
+DSV4_HOST_DEVICE constexpr PoolAddress pool_address(int32_t pool, const WriteReqTablesParams& p) {
+    const WrittenPool& w = p.pools[pool];
+    return PoolAddress{w.row_elems, w.kind, w.is_int64, w.columns, w.page_shift, w.unit_columns, 0, 0, 0, 0, 0};
+}
 
 // What is wrong with a row. The host raises; a device makes the row padding and records the code.
 constexpr int32_t kWriteValid = 0;
@@ -64,7 +88,7 @@ DSV4_HOST_DEVICE constexpr int64_t write_units(const WriteRow& row, int32_t pool
 
 // Whether the ring of a pool has a column for each page that the row touches.
 DSV4_HOST_DEVICE constexpr bool fits_ring(const WriteRow& row, int32_t pool, const WriteReqTablesParams& p) {
-    const PoolAddress& a = p.pools[pool];
+    const WrittenPool& a = p.pools[pool];
     return pages_for(write_end(row, pool), a.page_shift) - page_of(write_begin(row, pool), a.page_shift) <= a.columns;
 }
 
@@ -111,18 +135,17 @@ DSV4_HOST_DEVICE constexpr int32_t total_of_pool(int32_t pool, const WriteReqTab
 // A pool whose intervals a total adds up.
 DSV4_HOST_DEVICE constexpr int32_t pool_of_total(int32_t total) { return total + 1; }
 
-// Whether a pool with that total has a table of this kind.
-DSV4_HOST_DEVICE constexpr bool total_has_kind(int32_t total, int32_t kind, const WriteReqTablesParams& p) {
+// slot_totals and page_totals.
+DSV4_HOST_DEVICE constexpr int16_t totals_of_kind(int32_t kind, const WriteReqTablesParams& p) {
+    int32_t totals = 0;
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
-        if (total_of_pool(pool, p) == total && p.pools[pool].kind == kind) {
-            return true;
-        }
+        totals |= p.pools[pool].kind == kind ? 1 << total_of_pool(pool, p) : 0;
     }
-    return false;
+    return static_cast<int16_t>(totals);
 }
 
 DSV4_HOST_DEVICE constexpr bool total_is_written(int32_t total, const WriteReqTablesParams& p) {
-    return total_has_kind(total, kSlots, p) || total_has_kind(total, kPages, p);
+    return ((p.slot_totals | p.page_totals) >> total & 1) != 0;
 }
 
 // Units that a row adds to a total that is written.
@@ -134,7 +157,7 @@ DSV4_HOST_DEVICE constexpr int64_t limit_of_total(int32_t total, const WriteReqT
     int64_t limit = INT32_MAX;
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
         if (total_of_pool(pool, p) == total && is_written(pool, p)) {
-            limit = min_of(limit, p.loc_elems[pool]);
+            limit = min_of(limit, p.pools[pool].loc_elems);
         }
     }
     return limit;
@@ -151,11 +174,10 @@ constexpr uint32_t kWriteTileRuns = 128;
 
 // Units of a total that a device takes at a time: of page tables it reads few of them.
 DSV4_HOST_DEVICE constexpr int64_t write_tile_units(int32_t total, const WriteReqTablesParams& p) {
-    return total_has_kind(total, kSlots, p) ? kWriteTileUnits : INT32_MAX;
+    return (p.slot_totals >> total & 1) != 0 ? kWriteTileUnits : INT32_MAX;
 }
 
 constexpr int64_t kWriteChunkRows = 256;  // rows whose inputs are read at a time
-constexpr int64_t kWriteInputs = 5;       // request, start, end, starts of the state pools
 constexpr int64_t kWriteArrays = 4 + kWriteTotals;
 static_assert(kWriteInputs * kWriteChunkRows * 2 <= kWriteTileUnits, "inputs and slots share a buffer");
 static_assert(kWriteTilePages * kLaneElems <= kWriteTileUnits, "slots and pages share a buffer");
@@ -175,7 +197,7 @@ constexpr int64_t kWriteRowNs = 220;  // of a row of the batch in all pools, for
 DSV4_HOST_DEVICE constexpr int64_t write_blocks(const WriteReqTablesParams& p, int64_t cores) {
     int64_t units = 0;
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
-        units += is_written(pool, p) ? p.loc_elems[pool] : 0;
+        units += is_written(pool, p) ? p.pools[pool].loc_elems : 0;
     }
     return blocks_for_work(kWriteRowNs * p.num_rows + 8 * units / kBytesPerNs, cores);
 }

@@ -35,11 +35,11 @@ class WriteReqTables {
         pipe->InitBuffer(wide_buffer_, kWriteTileUnits * sizeof(int64_t));
         tile_ = tile_buffer_.Get<int32_t>();
         wide_ = wide_buffer_.Get<int64_t>();
-        init_input(inputs_.requests, 0, inputs.requests, p.request_is_int64);
-        init_input(inputs_.starts, 1, inputs.starts, p.start_is_int64);
-        init_input(inputs_.ends, 2, inputs.ends, p.end_is_int64);
-        init_input(inputs_.c4_state_starts, 3, inputs.c4_state_starts, p.c4_state_start_is_int64);
-        init_input(inputs_.c128_state_starts, 4, inputs.c128_state_starts, p.c128_state_start_is_int64);
+        init_input(inputs_.requests, kWriteRequests, inputs.requests);
+        init_input(inputs_.starts, kWriteStarts, inputs.starts);
+        init_input(inputs_.ends, kWriteEnds, inputs.ends);
+        init_input(inputs_.c4_state_starts, kWriteC4StateStarts, inputs.c4_state_starts);
+        init_input(inputs_.c128_state_starts, kWriteC128StateStarts, inputs.c128_state_starts);
         vector_scan_.init(p, wide_buffer_.Get<int32_t>());
     }
 
@@ -64,8 +64,9 @@ class WriteReqTables {
 
     static constexpr uint32_t kLane = static_cast<uint32_t>(kLaneElems);
 
-    __aicore__ inline void init_input(RowValues& input, uint32_t place, GM_ADDR values, int32_t is_int64) {
-        input.init(values, p_.num_rows, is_int64, tile_[place * static_cast<uint32_t>(kWriteChunkRows) * 2]);
+    __aicore__ inline void init_input(RowValues& input, int32_t number, GM_ADDR values) {
+        input.init(values, p_.num_rows, is_wide_input(number, p_) ? 1 : 0,
+                   tile_[static_cast<uint32_t>(number * kWriteChunkRows * 2)]);
     }
 
     __aicore__ inline LocalTensor<int32_t> array(uint32_t index) {
@@ -157,40 +158,27 @@ class WriteReqTables {
 
     // The block's share of the flat slots of all pools that a total is of, cut into pieces of one row each.
     __aicore__ inline void write_total(int32_t total) {
-        const LocalTensor<int32_t> prefix = array(kFirstTotal + static_cast<uint32_t>(total));
-        const int64_t units = prefix.GetValue(static_cast<uint32_t>(p_.num_rows));
+        const int32_t pool = pool_of_total(total);
+        const FlatRows rows{array(kFirstTotal + static_cast<uint32_t>(total)), array(kRequest),
+                            array(pool == kC4State ? kC4StateStart : pool == kC128State ? kC128StateStart : kStart),
+                            static_cast<int32_t>(p_.num_rows), unit_shift(pool)};
+        const int64_t units = rows.prefix.GetValue(static_cast<uint32_t>(p_.num_rows));
         const int64_t blocks = AscendC::GetBlockNum();
-        pieces_.start(prefix, p_.num_rows,
-                      block_share(units, kLaneElems, write_share(total, AscendC::GetBlockIdx(), blocks), blocks),
+        pieces_.start(rows, block_share(units, kLaneElems, write_share(total, AscendC::GetBlockIdx(), blocks), blocks),
                       write_tile_units(total, p_), kLaneElems);
         while (pieces_.next_tile()) {
-            find_places(total);
-            for (int32_t pool = 0; pool < kNumPools; ++pool) {
-                if (total_of_pool(pool, p_) != total) {
+            uint32_t paged = 0;
+            for (int32_t of_total = 0; of_total < kNumPools; ++of_total) {
+                if (total_of_pool(of_total, p_) != total) {
                     continue;
                 }
-                if (p_.pools[pool].kind == kSlots) {
-                    write_slots(pool);
-                } else if (p_.pools[pool].kind == kPages) {
-                    write_pages(pool);
+                if (p_.pools[of_total].kind == kSlots) {
+                    write_slots(of_total);
+                } else if (p_.pools[of_total].kind == kPages) {
+                    paged |= uint32_t{1} << of_total;
                 }
             }
-        }
-    }
-
-    // Where a piece begins in the tables.
-    struct Place {
-        int64_t request;
-        int64_t unit;
-    };
-
-    __aicore__ inline void find_places(int32_t total) {
-        const int32_t pool = pool_of_total(total);
-        const LocalTensor<int32_t> starts =
-            array(pool == kC4State ? kC4StateStart : pool == kC128State ? kC128StateStart : kStart);
-        for (uint32_t i = 0; i < pieces_.count(); ++i) {
-            const uint32_t row = static_cast<uint32_t>(pieces_[i].row);
-            places_[i] = Place{array(kRequest).GetValue(row), units_in(starts.GetValue(row), pool) + pieces_[i].offset};
+            write_pages(paged);
         }
     }
 
@@ -207,7 +195,7 @@ class WriteReqTables {
     }
 
     __aicore__ inline void write_slots(int32_t pool) {
-        const GlobalTensor<int32_t> slots = slots_.tensor(pool, p_.loc_elems[pool]);
+        const GlobalTensor<int32_t> slots = slots_.tensor(pool, p_.pools[pool].loc_elems);
         const uint32_t begin = claim(pieces_.used());
         for (uint32_t i = 0; i < pieces_.count();) {
             const Piece& piece = pieces_[i];
@@ -228,68 +216,106 @@ class WriteReqTables {
     __aicore__ inline void store_slots(int32_t pool, const LocalTensor<T>& entries) {
         const GlobalTensor<T> to = table<T>(pool);
         for (uint32_t i = 0; i < pieces_.count(); ++i) {
-            const int64_t entry = slot_entry_elems(places_[i].request, places_[i].unit, p_.pools[pool]);
+            const int64_t entry = slot_entry_elems(pieces_[i].request, pieces_[i].unit, pool_address(pool, p_));
             store(to[static_cast<uint64_t>(entry)], entries[pieces_[i].area], pieces_[i].units);
         }
     }
 
-    // Pages whose first slots in the flat list lie at equal distances: their entries lie next to each other in the
-    // table.
+    // Pages of a request that follow each other, and whose first slots lie a page apart in the flat list.
     struct PageRun {
-        int64_t entry;  // of the flat slots: the first page's
-        int64_t table_elems;
+        int64_t request;
+        int64_t page;
         uint32_t pages;
-        uint32_t area;  // of the first page, in pages; each takes a lane block of the tile
+        uint32_t area;  // of the first page, in pages; each takes a 32-byte block of the tile
     };
 
-    __aicore__ inline void write_pages(int32_t pool) {
-        num_runs_ = 0;
-        used_pages_ = 0;
-        for (uint32_t i = 0; i < pieces_.count(); ++i) {
-            collect_pages(pool, pieces_[i], places_[i]);
+    // Slots at equal distances in the flat list, which one copy fetches.
+    struct SlotGroup {
+        int64_t entry;
+        int64_t distance;
+        uint32_t slots;
+        uint32_t area;  // as in a PageRun
+    };
+
+    // Pools with equally long pages have the first slots of their pages at the same entries of their flat lists.
+    __aicore__ inline void write_pages(uint32_t pools) {
+        for (int32_t pool = 0; pools >> pool != 0; ++pool) {
+            if ((pools >> pool & 1) == 0) {
+                continue;
+            }
+            const int32_t shift = p_.pools[pool].page_shift;
+            uint32_t alike = 0;
+            for (int32_t other = pool; pools >> other != 0; ++other) {
+                alike |= p_.pools[other].page_shift == shift ? pools & uint32_t{1} << other : 0;
+            }
+            start_runs();
+            for (uint32_t i = 0; i < pieces_.count(); ++i) {
+                collect_pages(alike, shift, pieces_[i]);
+            }
+            flush_runs(alike, shift);
+            pools &= ~alike;
         }
-        flush_runs(pool);
+    }
+
+    __aicore__ inline void start_runs() {
+        num_runs_ = 0;
+        num_groups_ = 0;
+        used_pages_ = 0;
     }
 
     // The row's first unit in a page decides, so that what lies before the first whole page of a piece is its own only
     // at the start of the row.
-    __aicore__ inline void collect_pages(int32_t pool, const Piece& piece, const Place& place) {
-        const PoolAddress& a = p_.pools[pool];
-        const int64_t end = place.unit + piece.units;
-        const int64_t aligned = page_start_from(place.unit, a.page_shift);
-        if (piece.offset == 0 && place.unit < aligned) {
-            add_run(pool, piece, place, place.unit, 1);
+    __aicore__ inline void collect_pages(uint32_t pools, int32_t shift, const Piece& piece) {
+        const int64_t end = piece.unit + piece.units;
+        int64_t unit = page_start_from(piece.unit, shift);
+        if (piece.starts_row && piece.unit < unit) {
+            add_run(pools, shift, piece, piece.unit, 1);
         }
-        for (int64_t unit = aligned; unit < end;) {
-            const int64_t page = page_of(unit, a.page_shift);
-            const int64_t columns = min_of<int64_t>(kWriteTilePages, a.columns - page_column(page, a));
-            const int64_t pages = min_of(pages_for(end - unit, a.page_shift), columns);
-            add_run(pool, piece, place, unit, static_cast<uint32_t>(pages));
-            unit += pages << a.page_shift;
+        while (unit < end) {
+            const int64_t pages = min_of(pages_for(end - unit, shift), kWriteTilePages);
+            add_run(pools, shift, piece, unit, static_cast<uint32_t>(pages));
+            unit += pages << shift;
         }
     }
 
-    __aicore__ inline void add_run(int32_t pool, const Piece& piece, const Place& place, int64_t unit, uint32_t pages) {
+    __aicore__ inline void add_run(uint32_t pools, int32_t shift, const Piece& piece, int64_t unit, uint32_t pages) {
         if (num_runs_ == kWriteTileRuns || used_pages_ + pages > kWriteTilePages) {
-            flush_runs(pool);
+            flush_runs(pools, shift);
         }
-        const PoolAddress& a = p_.pools[pool];
-        const int64_t entry = page_entry_elems(place.request, page_of(unit, a.page_shift), a);
-        runs_[num_runs_++] = PageRun{piece.entry + (unit - place.unit), entry, pages, used_pages_};
+        add_to_group(piece.entry + (unit - piece.unit), pages, int64_t{1} << shift);
+        runs_[num_runs_++] = PageRun{piece.request, page_of(unit, shift), pages, used_pages_};
         used_pages_ += pages;
     }
 
-    __aicore__ inline void flush_runs(int32_t pool) {
-        if (num_runs_ == 0) {
-            return;
+    __aicore__ inline void add_to_group(int64_t entry, uint32_t pages, int64_t page_units) {
+        if (num_groups_ > 0 && pages == 1) {
+            SlotGroup& last = groups_[num_groups_ - 1];
+            const int64_t distance = last.slots == 1 ? entry - last.entry : last.distance;
+            if (entry == last.entry + last.slots * distance) {
+                last.distance = distance;
+                ++last.slots;
+                return;
+            }
         }
-        const GlobalTensor<int32_t> slots = slots_.tensor(pool, p_.loc_elems[pool]);
-        const int32_t shift = p_.pools[pool].page_shift;
+        groups_[num_groups_++] = SlotGroup{entry, page_units, pages, used_pages_};
+    }
+
+    __aicore__ inline void flush_runs(uint32_t pools, int32_t shift) {
+        for (int32_t pool = 0; num_runs_ != 0 && pools >> pool != 0; ++pool) {
+            if ((pools >> pool & 1) != 0) {
+                write_runs(pool, shift);
+            }
+        }
+        start_runs();
+    }
+
+    __aicore__ inline void write_runs(int32_t pool, int32_t shift) {
+        const GlobalTensor<int32_t> slots = slots_.tensor(pool, p_.pools[pool].loc_elems);
         const uint32_t begin = claim(used_pages_ * kLane);
-        for (uint32_t i = 0; i < num_runs_; ++i) {
-            const PageRun& run = runs_[i];
-            load_strided_rows(tile_[begin + run.area * kLane], slots[static_cast<uint64_t>(run.entry)], run.pages, 1,
-                              int64_t{1} << shift, kLane);
+        for (uint32_t i = 0; i < num_groups_; ++i) {
+            const SlotGroup& group = groups_[i];
+            load_strided_rows(tile_[begin + group.area * kLane], slots[static_cast<uint64_t>(group.entry)], group.slots, 1,
+                              group.distance, kLane);
         }
         make_entries(begin, used_pages_ * kLane, shift, is_wide(pool));
         if (is_wide(pool)) {
@@ -297,16 +323,23 @@ class WriteReqTables {
         } else {
             store_runs(pool, tile_[begin]);
         }
-        num_runs_ = 0;
-        used_pages_ = 0;
     }
 
+    // A run that goes beyond the last column of a ring goes on at its first one.
     template <typename T>
     __aicore__ inline void store_runs(int32_t pool, const LocalTensor<T>& entries) {
         const GlobalTensor<T> to = table<T>(pool);
+        const PoolAddress a = pool_address(pool, p_);
         for (uint32_t i = 0; i < num_runs_; ++i) {
             const PageRun& run = runs_[i];
-            store_rows(to[static_cast<uint64_t>(run.table_elems)], entries[run.area * kLane], run.pages, 1, kLane);
+            const int64_t left = a.columns - page_column(run.page, a);
+            const uint32_t pages = static_cast<uint32_t>(min_of<int64_t>(run.pages, left));
+            store_rows(to[static_cast<uint64_t>(page_entry_elems(run.request, run.page, a))], entries[run.area * kLane],
+                       pages, 1, kLane);
+            if (pages < run.pages) {
+                store_rows(to[static_cast<uint64_t>(page_entry_elems(run.request, run.page + pages, a))],
+                           entries[(run.area + pages) * kLane], run.pages - pages, 1, kLane);
+            }
         }
     }
 
@@ -340,10 +373,11 @@ class WriteReqTables {
     TBuf<TPosition::VECCALC> array_buffer_, tile_buffer_, wide_buffer_;
     LocalTensor<int32_t> tile_;
     LocalTensor<int64_t> wide_;
-    Place places_[kTilePieces];
     PageRun runs_[kWriteTileRuns];
+    SlotGroup groups_[kWriteTileRuns];
     uint32_t tile_used_ = 0;
     uint32_t num_runs_ = 0;
+    uint32_t num_groups_ = 0;
     uint32_t used_pages_ = 0;
     WriteRowInputs inputs_;
     WriteScan vector_scan_;

@@ -95,7 +95,7 @@ class WriteScan {
 
     // fits_ring
     __aicore__ inline void must_fit_ring(int32_t pool, const ScannedWriteRows& to) const {
-        const PoolAddress& a = p_->pools[pool];
+        const WrittenPool& a = p_->pools[pool];
         const int32_t shift = a.page_shift;
         AscendC::Adds(end_pages(), ends(), (int32_t{1} << shift) - 1, lanes_.rows());
         AscendC::ShiftRight(pages(), starts(pool, to), shift, lanes_.rows());
@@ -134,7 +134,9 @@ class WriteScan {
         int64_t after[kWriteTotals];
         for (int32_t total = 0; total < kWriteTotals; ++total) {
             after[total] = total_is_written(total, *p_) ? to.totals[total].GetValue(n) : 0;
-            if (after[total] > limit_of_total(total, *p_)) {
+        }
+        for (int32_t pool = 0; pool < kNumPools; ++pool) {
+            if (is_written(pool, *p_) && after[total_of_pool(pool, *p_)] > p_->pools[pool].loc_elems) {
                 return false;
             }
         }
