@@ -13,7 +13,7 @@ from dsv4_npu_ops.layout import POOLS, RAW_TOKENS_PER_SLOT
 
 PART_ROWS = 17
 """Rows of a list behind its segments."""
-TAKE_PAGES, NO_SLOTS = 2, 3
+TAKE_PAGES, NO_SLOTS = 1, 2
 """Sources of a segment of reserve_extend."""
 
 

@@ -179,11 +179,11 @@ void ExtendPlan::report(int32_t pool, int64_t request, UnitRange units, int32_t 
 }
 
 void ExtendPlan::allocate(int32_t pool, int64_t request, UnitRange units) {
+    grown_.push_back(GrownUnits{pool, request, units});
     const int32_t shift = geometry_.page_shift[pool];
     const int64_t first_page = std::min(page_start_from(units.begin, shift), units.end);
-    if (units.begin < first_page) {
-        append(pool, request, UnitRange{units.begin, first_page}, kJoinPage, 0);
-    }
+    // The request has the page in which they begin.
+    report(pool, request, UnitRange{units.begin, first_page}, kKeepSlots);
     if (first_page < units.end) {
         const int64_t pages = pages_for(units.end - first_page, shift);
         pages_needed_[pool] += pages;

@@ -1,4 +1,4 @@
-// Plans one allocation: which intervals keep their slots, which join a page and which take pages. Nothing is changed
+// Plans one allocation: which intervals lie in pages that there are and which take pages. Nothing is changed
 // until the whole call is known to fit.
 #pragma once
 
@@ -37,6 +37,13 @@ struct ExtendRules {
     UnitRange unfilled_swa(UnitRange before, int64_t prefix_len, int64_t seq_len) const;
 };
 
+// Units that a request is given slots for.
+struct GrownUnits {
+    int32_t pool;
+    int64_t request;
+    UnitRange units;
+};
+
 class ExtendPlan {
   public:
     // num_rows: rows that will be added.
@@ -57,6 +64,7 @@ class ExtendPlan {
     // Pool after pool, so that the outputs of neighbouring segments lie next to each other.
     std::vector<ReserveSegment> segments() const;
     int64_t pages_needed(int32_t pool) const { return pages_needed_[pool]; }
+    std::vector<GrownUnits> take_grown() { return std::move(grown_); }
     std::vector<MapSegment> take_map_segments() { return std::move(map_segments_); }
     const std::array<int64_t, kNumPools>& num_slots() const { return num_slots_; }  // entries of each output
     const std::array<FreeQueue, kNumPools>& queues() const { return queues_; }      // once the pages are taken
@@ -78,6 +86,7 @@ class ExtendPlan {
     std::array<FreeQueue, kNumPools> queues_;
     const OwnerCounts& owners_;
     std::array<std::vector<ReserveSegment>, kNumPools> segments_;
+    std::vector<GrownUnits> grown_;
     std::vector<MapSegment> map_segments_;
     std::array<int64_t, kNumPools> num_slots_ = {};
     std::array<int64_t, kNumPools> pages_needed_ = {};

@@ -77,9 +77,8 @@ KVLedger::Extension KVLedger::extend(const ExtendRules& rules, const IntList& re
     if (lacking >= 0) {
         return Extension{{}, {}, {}, lacking, plan.pages_needed(lacking)};
     }
-    std::vector<ReserveSegment> segments = plan.segments();
-    pending_ = PendingExtension{segments, plan.queues(), rules, requests, prefix_lens, seq_lens};
-    return Extension{std::move(segments), plan.take_map_segments(), plan.num_slots(), -1, 0};
+    pending_ = PendingExtension{plan.take_grown(), plan.queues(), rules, requests, prefix_lens, seq_lens};
+    return Extension{plan.segments(), plan.take_map_segments(), plan.num_slots(), -1, 0};
 }
 
 void KVLedger::check_requests(const char* op, const char* name, const IntList& requests) {
@@ -156,15 +155,12 @@ void KVLedger::commit_extension() {
             state.unfilled_swa = unfilled;
         }
     }
-    for (const ReserveSegment& segment : extension.segments) {
-        if (segment.source != kJoinPage && segment.source != kTakePages) {
-            continue;
-        }
-        RequestState& state = states_[segment.request];
-        const UnitRange units{segment.begin, segment.end};
-        state.owned[segment.pool].add(units);
+    for (const GrownUnits& grown : extension.grown) {
+        RequestState& state = states_[grown.request];
+        state.owned[grown.pool].add(grown.units);
         if (journal_.recording()) {
-            journal_.record(JournalEntry{Kind::kAllocated, segment.request, state.incarnation, 0, segment.pool, units});
+            journal_.record(
+                JournalEntry{Kind::kAllocated, grown.request, state.incarnation, 0, grown.pool, grown.units});
         }
     }
 }

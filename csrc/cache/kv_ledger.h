@@ -109,7 +109,7 @@ class KVLedger {
     int64_t release_to_front(Release& release, const JournalEntry& entry, int64_t ring_position);
 
     struct PendingExtension {
-        std::vector<ReserveSegment> segments;
+        std::vector<GrownUnits> grown;
         std::array<FreeQueue, kNumPools> queues;  // once the pages are taken
         ExtendRules rules;
         IntList requests;

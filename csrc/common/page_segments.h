@@ -30,7 +30,7 @@ struct ReserveSegment {
     int32_t request;  // row of the page table
     int32_t begin;    // units [begin, end)
     int32_t end;
-    int32_t source;         // dsv4::kNoSlots, kKeepSlots, kJoinPage or kTakePages
+    int32_t source;         // dsv4::kKeepSlots, kTakePages or kNoSlots
     int32_t ring_position;  // kTakePages: where the first page comes from; the next pages follow it in the ring
     int32_t out_begin;      // entry of the pool's output that takes the slot of unit `begin`
     int32_t items_before;   // units of all earlier segments of the list, by which a device shares the work out
@@ -87,12 +87,10 @@ static_assert(sizeof(MapSegment) == kSegmentFields * sizeof(int32_t));
 
 // The request has the page of every unit; its slots are only reported.
 constexpr int32_t kKeepSlots = 0;
-// The same for units that are new to the request, within one page that it has.
-constexpr int32_t kJoinPage = 1;
 // The units start at a page boundary and take pages from the ring.
-constexpr int32_t kTakePages = 2;
+constexpr int32_t kTakePages = 1;
 // The request has no page there: 0 is reported, and the table is not read. A ring of columns holds other pages by then.
-constexpr int32_t kNoSlots = 3;
+constexpr int32_t kNoSlots = 2;
 
 constexpr int32_t kKeepPage = -1;
 

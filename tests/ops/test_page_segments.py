@@ -89,14 +89,11 @@ def test_reserve_extend_equals_the_oracle(device, page_sizes, data, source):
     segments, num_slots = [], [0] * 6
     for pool, request, first_page, end_page in draw_pages(data.draw, page_sizes):
         size = page_sizes[pool]
-        kind = data.draw(st.sampled_from([oracle.KEEP, oracle.JOIN, oracle.TAKE, oracle.NONE]))
+        kind = data.draw(st.sampled_from([oracle.KEEP, oracle.TAKE, oracle.NONE]))
         begin, end = first_page * size, end_page * size - source.randrange(size)
-        if kind == oracle.JOIN:
-            begin, end = begin + size // 2, begin + size
-            kind = oracle.JOIN if size > 1 else oracle.KEEP
-        elif kind != oracle.TAKE:
+        if kind != oracle.TAKE:
             begin += source.randrange(min(size, end - begin))
-        if kind in (oracle.KEEP, oracle.JOIN):
+        if kind == oracle.KEEP:
             for page_index in range(begin // size, -(-end // size)):
                 state.set_page(pool, request, page_index, source.randrange(1, 99))
         position = source.randrange(num_pages[pool])
@@ -116,7 +113,7 @@ def test_reserve_extend_equals_the_oracle(device, page_sizes, data, source):
 
 @pytest.mark.parametrize("count", [270, 269, 2100])
 def test_reserve_extend_of_many_segments(device, count):
-    """More than a core works on at a time, of all kinds in turn; half pages, so that joined ones follow a kept half.
+    """More than a core works on at a time, of all kinds in turn; kept pages in halves.
     A search for a block's first segment cuts one of the lists into equal parts, and not the others. Of the longest, two
     blocks have more segments each than they hold."""
     requests = -(-count // 90)
@@ -127,7 +124,7 @@ def test_reserve_extend_of_many_segments(device, count):
             state.table(pool)[request] = torch.arange(16, 16 + state.table(pool).shape[1])
             for page in range(UNITS // 4):
                 unit, take = 4 * page, (page + request) % 2 == 1
-                kinds = [(0, 4, oracle.TAKE)] if take else [(0, 2, oracle.KEEP), (2, 4, oracle.JOIN)]
+                kinds = [(0, 4, oracle.TAKE)] if take else [(0, 2, oracle.KEEP), (2, 4, oracle.KEEP)]
                 for begin, end, kind in kinds[: count - len(segments)]:
                     segments.append([pool, request, unit + begin, unit + end, kind, page, num_slots[pool]])
                     num_slots[pool] += end - begin
@@ -142,13 +139,13 @@ def test_reserve_extend_of_many_segments(device, count):
 def alike_segments(state, pool, kind, units, requests, ring_position, first_page):
     """A segment of each request, one after another in the ring, in a page of its own."""
     size = state.page_sizes[pool]
-    offset = {oracle.KEEP: 3, oracle.JOIN: size - units, oracle.TAKE: 0}[kind]
+    offset = min(3, size - units) if kind == oracle.KEEP else 0
     rows = []
     for index, request in enumerate(requests):
         page = first_page + index * 5 % 7 if pool in WINDOWED else (first_page + index) % (UNITS // size)
         if kind != oracle.TAKE:
             state.set_page(pool, request, page, 7 + index)
-        begin = page * size + min(offset, size - units)
+        begin = page * size + offset
         position = (ring_position + index) % state.num_pages[pool] if kind == oracle.TAKE else 0
         rows.append([pool, request, begin, begin + units, kind, position])
     return rows
@@ -171,7 +168,7 @@ def test_reserve_extend_of_runs_that_are_alike(device, units, first_page):
     state = Device(device, [8] * 6, [170, 160, 40, 200, 170, 180], random.Random(2).shuffle, requests)
     rows = []
     for pool in range(6):
-        kinds = [oracle.TAKE, oracle.KEEP] if pool % 2 else [oracle.JOIN if units < 8 else oracle.TAKE]
+        kinds = [oracle.TAKE, oracle.KEEP] if pool % 2 else [oracle.KEEP]
         for kind in kinds:
             page = first_page + (kind == oracle.KEEP)
             rows += alike_segments(state, pool, kind, units, range(requests), 130 % state.num_pages[pool], page)
@@ -257,21 +254,19 @@ def device_with_one_page(pages_of_swa=0):
 
 
 BAD_RESERVE_SEGMENTS = [
-    ([6, 0, 0, 8, 2, 0, 0], "expected a pool that exists, 0 <= pool < 6"),
-    ([0, 3, 0, 8, 2, 0, 0], "expected a row of the page tables"),
-    ([0, -1, 0, 8, 2, 0, 0], "expected a row of the page tables"),
-    ([0, 0, 32, 41, 2, 0, 0], "expected a non-empty interval of units that the table has columns for"),
-    ([1, 0, 0, 97, 2, 0, 0], "expected a non-empty interval of units that the table has columns for"),
-    ([0, 0, 8, 8, 2, 0, 0], "expected a non-empty interval of units that the table has columns for"),
-    ([0, 0, 0, 8, 2, 0, 3], "expected an interval of the pool's output"),
-    ([0, 0, 0, 8, 2, 0, -1], "expected an interval of the pool's output"),
-    ([0, 0, 0, 8, 4, 0, 0], "expected source 0 (keep), 1 (join a page), 2 (take pages) or 3 (no slots)"),
-    ([0, 0, 0, 8, 2, 4, 0], "whole pages in the ring (2)"),
-    ([0, 0, 4, 8, 2, 0, 0], "whole pages in the ring (2)"),
-    ([5, 0, 0, 8, 2, 0, 0], "whole pages in the ring (2)"),
-    ([0, 1, 8, 9, 1, 0, 0], "an interval of one started page (source 1)"),
-    ([0, 1, 7, 9, 1, 0, 0], "an interval of one started page (source 1)"),
-    ([1, 1, 4, 5, 1, 0, 0], "page 0 of request 1 in pool swa is 0, expected a page that the request owns"),
+    ([6, 0, 0, 8, 1, 0, 0], "expected a pool that exists, 0 <= pool < 6"),
+    ([0, 3, 0, 8, 1, 0, 0], "expected a row of the page tables"),
+    ([0, -1, 0, 8, 1, 0, 0], "expected a row of the page tables"),
+    ([0, 0, 32, 41, 1, 0, 0], "expected a non-empty interval of units that the table has columns for"),
+    ([1, 0, 0, 97, 1, 0, 0], "expected a non-empty interval of units that the table has columns for"),
+    ([0, 0, 8, 8, 1, 0, 0], "expected a non-empty interval of units that the table has columns for"),
+    ([0, 0, 0, 8, 1, 0, 3], "expected an interval of the pool's output"),
+    ([0, 0, 0, 8, 1, 0, -1], "expected an interval of the pool's output"),
+    ([0, 0, 0, 8, 3, 0, 0], "expected source 0 (keep), 1 (take pages) or 2 (no slots)"),
+    ([0, 0, 0, 8, 1, 4, 0], "an interval that starts a page, and pages in the ring"),
+    ([0, 0, 4, 8, 1, 0, 0], "an interval that starts a page, and pages in the ring"),
+    ([5, 0, 0, 8, 1, 0, 0], "an interval that starts a page, and pages in the ring"),
+    ([1, 1, 4, 5, 0, 0, 0], "page 0 of request 1 in pool swa is 0, expected a page that the request owns"),
     ([1, 1, 4, 9, 0, 0, 0], "page 0 of request 1 in pool swa is 0, expected a page that the request owns"),
 ]
 
@@ -285,7 +280,7 @@ def test_bad_reserve_segments_write_nothing(segment, message):
         reserve_extend(
             state.tables,
             state.free_pages(),
-            state.segments([[0, 2, 0, 8, 2, 0, 0], segment]),
+            state.segments([[0, 2, 0, 8, 1, 0, 0], segment]),
             state.num_pages,
             [10] * 6,
         )
@@ -358,7 +353,7 @@ def test_a_negative_number_of_items():
 def test_wrong_count_of_items_before_writes_nothing(op, items):
     state = device_with_one_page()
     before = state.rows()
-    segments = state.segments([[0, 2, 0, items, 2, 0, 0], [0, 0, 0, items, 2, 1, 0]])
+    segments = state.segments([[0, 2, 0, items, 1, 0, 0], [0, 0, 0, items, 1, 1, 0]])
     segments[1, 7] = 9
     with pytest.raises(ValueError, match=rf"{op}: segments\[1\] says that 9 come before it, expected {items}"):
         if op == "reserve_extend":
@@ -389,7 +384,7 @@ def test_wrong_count_of_items_before_writes_nothing(op, items):
 def test_wrong_parts_write_nothing(part, segment, item, message):
     state = device_with_one_page()
     before = state.rows()
-    work = state.segments([[0, 2, 0, 8, 2, 0, 0], [0, 0, 0, 8, 2, 1, 8]])
+    work = state.segments([[0, 2, 0, 8, 1, 0, 0], [0, 0, 0, 8, 1, 1, 8]])
     work[2:].view(-1)[2 * part : 2 * part + 2] = torch.tensor([segment, item])
     with pytest.raises(ValueError, match=f"reserve_extend: {message}"):
         reserve_extend(state.tables, state.free_pages(), work, state.num_pages, [16, 0, 0, 0, 0, 0])
@@ -406,7 +401,7 @@ def test_bad_output_sizes(num_slots):
 def op_arguments(op, **bad):
     """Arguments of the torch op, in order, for one good segment."""
     state = device_with_one_page()
-    taken = [[0, 0, 0, 8, 2, 1, 0]] if op == "reserve_extend" else [[0, 1, 0, 1, 2]]
+    taken = [[0, 0, 0, 8, 1, 1, 0]] if op == "reserve_extend" else [[0, 1, 0, 1, 2]]
     good = dict(
         tables=state.tables.op_tables,
         free_pages=state.free_pages(),
@@ -455,7 +450,7 @@ def test_pools_that_do_not_exist(device):
     table = torch.zeros(2, 3, dtype=torch.int32, device=device)
     tables = RequestTables.of({"c4": PageTable(table, 2)}, max_context_len=16)
     free_pages = torch.tensor([5, 6], dtype=torch.int32, device=device)
-    listed = with_parts([[2, 1, 0, 3, 2, 1, 0, 0]], lambda row: row[3] - row[2])
+    listed = with_parts([[2, 1, 0, 3, 1, 1, 0, 0]], lambda row: row[3] - row[2])
     segments = torch.tensor(listed, dtype=torch.int32, device=device)
     got = reserve_extend(tables, free_pages, segments, [0, 0, 2, 0, 0, 0], [0, 0, 3, 0, 0, 0])
     assert got.out_c4_loc.tolist() == [12, 13, 10] and table[1].tolist() == [6, 5, 0]
@@ -466,7 +461,7 @@ def test_pools_that_do_not_exist(device):
 def test_a_bad_reserve_segment_is_left_out_and_reported(ascend_sim):
     state = device_with_one_page()
     before = state.rows()
-    segments = state.segments([[0, 2, 0, 8, 2, 0, 0], [0, 3, 0, 8, 2, 1, 8], [0, 1, 8, 12, 2, 2, 16]])
+    segments = state.segments([[0, 2, 0, 8, 1, 0, 0], [0, 3, 0, 8, 1, 1, 8], [0, 1, 8, 12, 1, 2, 16]])
     got = reserve_extend(state.tables, state.free_pages(), segments, state.num_pages, [20, 0, 0, 0, 0, 0])
     before[0][2][0], before[0][1][1] = 1, 3
     assert state.rows() == before
@@ -484,7 +479,7 @@ def test_a_bad_reserve_segment_is_left_out_and_reported(ascend_sim):
         (1, -1, 2),
         (2, -4, 3),
         (2, 40, 3),
-        (4, 4, 5),
+        (4, 3, 5),
         (5, 90, 6),
         (6, 237, 4),
     ],

@@ -1,6 +1,6 @@
 """Plain-Python oracles of the ops that carry out the allocator's decisions, on lists of page ids."""
 
-KEEP, JOIN, TAKE, NONE = 0, 1, 2, 3
+KEEP, TAKE, NONE = 0, 1, 2
 
 
 def reserve_extend(tables, rings, segments, num_slots, page_sizes):

@@ -106,7 +106,7 @@ class AlikeSegments {
         const int64_t count = run.segments;
         return s.pool >= 0 && s.pool < kNumPools && table_elems(s.pool, p_.pools) <= INT32_MAX && s.out_begin >= 0 &&
                s.out_begin <= p_.num_slots[s.pool] - count * run.units() &&
-               (s.source == kKeepSlots || s.source == kJoinPage ||
+               (s.source == kKeepSlots ||
                 (s.source == kTakePages && s.ring_position >= 0 &&
                  s.ring_position <= p_.pools.num_pages[s.pool] - count));
     }
@@ -125,9 +125,8 @@ class AlikeSegments {
         const int32_t shift = p_.pools.page_shift[s.pool];
         const int32_t columns = p_.pools.columns[s.pool];
         const int32_t n = static_cast<int32_t>(run.segments);
-        const int32_t least = s.source == kJoinPage ? 1 : 0;
-        const int32_t most = s.source == kTakePages ? 0 : (int32_t{1} << shift) - run.units();
-        if (columns == 0 || run.units() > int32_t{1} << shift || most < least) {
+        const int32_t units_left = (int32_t{1} << shift) - run.units();
+        if (columns == 0 || units_left < 0) {
             return false;
         }
         const LocalTensor<int32_t> requests = scan_.area(0), pages = scan_.area(1), offsets = scan_.area(2),
@@ -153,9 +152,7 @@ class AlikeSegments {
         AscendC::PipeBarrier<PIPE_V>();
         AscendC::Sub(given, offsets, given, n);
         AscendC::PipeBarrier<PIPE_V>();
-        AscendC::Adds(given, given, -least, n);
-        AscendC::PipeBarrier<PIPE_V>();
-        scan_.take_within(offsets, given, most - least);
+        scan_.take_within(offsets, given, s.source == kTakePages ? 0 : units_left);
         if (is_windowed_pool(s.pool)) {
             find_columns(pages, columns, n);
         }

@@ -11,8 +11,8 @@ constexpr const char* kExpected[] = {"",
                                      "a row of the page tables",
                                      "a non-empty interval of units that the table has columns for",
                                      "an interval of the pool's output",
-                                     "source 0 (keep), 1 (join a page), 2 (take pages) or 3 (no slots)",
-                                     "an interval of one started page (source 1) or of whole pages in the ring (2)"};
+                                     "source 0 (keep), 1 (take pages) or 2 (no slots)",
+                                     "an interval that starts a page, and pages in the ring"};
 
 // tables: [max_requests, row_elems] of each pool; slots: [num_slots] of each pool.
 struct ReservePointers {
@@ -26,7 +26,7 @@ void check_segment(const ReserveSegment& s, int64_t index, const ReservePointers
     TORCH_CHECK_VALUE(fault == kSegmentValid, "reserve_extend: segments[", index, "] is pool ", s.pool, ", request ",
                       s.request, ", units [", s.begin, ", ", s.end, "), source ", s.source, ", ring position ",
                       s.ring_position, ", output ", s.out_begin, ", expected ", kExpected[fault]);
-    if (s.source == kKeepSlots || s.source == kJoinPage) {
+    if (s.source == kKeepSlots) {
         const int32_t shift = p.pools.page_shift[s.pool];
         cpu::check_owned_pages("reserve_extend", s.pool, s.request, page_of(s.begin, shift), pages_for(s.end, shift),
                                data.tables[s.pool], p.pools);

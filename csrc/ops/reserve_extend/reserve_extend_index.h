@@ -27,10 +27,6 @@ DSV4_HOST_DEVICE constexpr int64_t pages_touched(int64_t begin, int64_t end, int
     return page_of(end - 1, page_shift) - page_of(begin, page_shift) + 1;
 }
 
-DSV4_HOST_DEVICE constexpr bool joins_one_page(const ReserveSegment& s, int32_t page_shift) {
-    return offset_in_page(s.begin, page_shift) != 0 && s.end <= next_page_start(s.begin, page_shift);
-}
-
 DSV4_HOST_DEVICE constexpr bool takes_ring_pages(const ReserveSegment& s, const PagedPools& p) {
     return offset_in_page(s.begin, p.page_shift[s.pool]) == 0 &&
            in_ring(s.ring_position, pages_for(s.end - s.begin, p.page_shift[s.pool]), s.pool, p);
@@ -56,9 +52,6 @@ DSV4_HOST_DEVICE constexpr int32_t segment_fault(const ReserveSegment& s, const 
     }
     if (s.source == kKeepSlots || s.source == kNoSlots) {
         return kSegmentValid;
-    }
-    if (s.source == kJoinPage) {
-        return joins_one_page(s, p.pools.page_shift[s.pool]) ? kSegmentValid : kSegmentPages;
     }
     if (s.source == kTakePages) {
         return takes_ring_pages(s, p.pools) ? kSegmentValid : kSegmentPages;
