@@ -58,7 +58,11 @@ class SegmentCursor {
 
     // The part of the current segment from item `item` of the whole list on, up to item `end`.
     __aicore__ inline SegmentPiece<Segment> piece(int64_t item, int64_t end) const {
-        const Segment segment = this->segment();
+        return piece(segment(), item, end);
+    }
+
+    // The same of a segment that has been read.
+    __aicore__ inline SegmentPiece<Segment> piece(const Segment& segment, int64_t item, int64_t end) const {
         const int32_t begin = segment.begin + static_cast<int32_t>(item - segment.items_before);
         const int64_t items = min_of<int64_t>(segment.end - begin, end - item);
         return SegmentPiece<Segment>{segment, begin, begin + static_cast<int32_t>(items)};

@@ -100,11 +100,11 @@ class AlikeSegments {
     static constexpr int32_t kLaneShift = 3;
     static_assert(sizeof(ReserveSegment) == 1 << kSegmentShift && kLaneElems == 1 << kLaneShift);
 
-    // What a run's first segment and its length say.
+    // What a run's first segment, whose pool there is, and its length say.
     __aicore__ inline bool may_be_good(const AlikeRun& run) const {
         const ReserveSegment& s = run.first;
         const int64_t count = run.segments;
-        return s.pool >= 0 && s.pool < kNumPools && table_elems(s.pool, p_.pools) <= INT32_MAX && s.out_begin >= 0 &&
+        return table_elems(s.pool, p_.pools) <= INT32_MAX && s.out_begin >= 0 &&
                s.out_begin <= p_.num_slots[s.pool] - count * run.units() &&
                (s.source == kKeepSlots ||
                 (s.source == kTakePages && s.ring_position >= 0 &&

@@ -13,6 +13,8 @@ struct ReserveExtendParams {
 
 namespace dsv4 {
 
+DSV4_HOST_DEVICE constexpr bool is_pool(int32_t pool) { return pool >= 0 && pool < kNumPools; }
+
 // What is wrong with a segment.
 constexpr int32_t kSegmentValid = 0;
 constexpr int32_t kSegmentPool = 1;
@@ -38,7 +40,7 @@ DSV4_HOST_DEVICE constexpr bool has_page_columns(const ReserveSegment& s, const 
 }
 
 DSV4_HOST_DEVICE constexpr int32_t segment_fault(const ReserveSegment& s, const ReserveExtendParams& p) {
-    if (s.pool < 0 || s.pool >= kNumPools || p.pools.columns[s.pool] == 0) {
+    if (!is_pool(s.pool) || p.pools.columns[s.pool] == 0) {
         return kSegmentPool;
     }
     if (s.request < 0 || s.request >= p.pools.max_requests) {
@@ -103,7 +105,7 @@ DSV4_HOST_DEVICE constexpr int32_t piece_units(const ReserveSegment& s, int64_t 
 // Segments that are alike, of at most a 32-byte block of units each, are worked on together, if there are enough of them.
 constexpr int64_t kAlikeSegments = 128;
 constexpr uint32_t kLeastAlike = 4;
-constexpr uint32_t kAlikeRuns = 4;  // at a time
+constexpr uint32_t kAlikeRuns = 8;  // at a time
 constexpr int64_t kAlikeAreas = 4;
 constexpr int64_t kAlikeElems =
     (6 * kLaneElems + 2) * kAlikeSegments + lane_scan_elems(kAlikeSegments, kAlikeAreas);

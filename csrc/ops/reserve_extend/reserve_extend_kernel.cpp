@@ -13,8 +13,8 @@ using AscendC::HardEvent;
 using AscendC::TBuf;
 using AscendC::TPosition;
 
-// A block takes an equal share of all units, cuts it into pieces of one segment each and works on a batch of pieces at
-// a time: MTE2 fetches the page ids of the pieces, from the tables or from the rings, V makes slots of them, MTE3
+// A block takes an equal share of all units, finds runs of segments that are alike, cuts the others into pieces of one
+// segment each and works on a batch of runs and pieces at a time: MTE2 fetches the page ids of the pieces, from the tables or from the rings, V makes slots of them, MTE3
 // writes each piece to its output and the pages that were taken to their tables.
 class ReserveExtend {
  public:
@@ -45,8 +45,7 @@ class ReserveExtend {
             AlikeSegments alike(p_, memory_, iota_, alike_buffer_.Get<int32_t>());
             alike.prepare();
             for (int64_t unit = share.begin; unit < share.end;) {
-                unit = alike_runs(alike, unit, share.end);
-                unit = batch(unit, share.end);
+                unit = batch(alike, unit, share.end);
             }
         }
         errors_.flush();
@@ -64,7 +63,7 @@ class ReserveExtend {
     static constexpr int64_t kNotWritten = -1;
 
     // Pieces that are equally long and lie one after another in the output of their pool: one copy stores them.
-    struct PieceRun {
+    struct Stretch {
         int32_t pool;
         int32_t units;  // of each piece
         uint32_t area;
@@ -73,115 +72,101 @@ class ReserveExtend {
         int64_t end;
     };
 
-    // Works on runs of segments that are alike, as many as follow each other from `unit` of the whole list on; returns the
-    // first unit that is left. The segments from there on that are not for a run are odd_ then.
-    __aicore__ inline int64_t alike_runs(AlikeSegments& alike, int64_t unit, int64_t end) {
-        AlikeRun runs[kAlikeRuns];
+    // Works on runs and pieces from `unit` of the whole list on; returns the first unit that is left.
+    __aicore__ inline int64_t batch(AlikeSegments& alike, int64_t unit, int64_t end) {
+        // MTE3 has written the last batch, for which it waited for V.
+        order<HardEvent::MTE3_MTE2>();
+        order<HardEvent::MTE3_V>();
+        order<HardEvent::S_MTE2>();
+        used_ = 0;
+        num_pieces_ = 0;
+        num_stretches_ = 0;
         uint32_t num_runs = 0;
         uint32_t place = 0;
-        odd_ = 0;
-        while (unit < end && num_runs < kAlikeRuns) {
-            AlikeRun& run = runs[num_runs];
-            run = AlikeRun{cursor_.segment(), 0, place};
-            run.segments = count_alike(run.first, unit, end);
-            if (run.segments < kLeastAlike) {
+        while (unit < end && num_pieces_ < kReserveBatchPieces && num_runs < kAlikeRuns) {
+            const ReserveSegment s = cursor_.segment();
+            if (odd_ == 0) {
+                AlikeRun& run = runs_[num_runs];
+                run = AlikeRun{s, count_alike(s, unit, end), place};
+                if (run.segments >= kLeastAlike) {
+                    if (place + run.segments > static_cast<uint32_t>(kAlikeSegments)) {
+                        break;
+                    }
+                    if (alike.fetch(run, cursor_.chunk(), cursor_.current())) {
+                        ++num_runs;
+                        place += round_up<uint32_t>(run.segments, kUbBlockBytes / sizeof(int32_t));
+                        unit += run.segments * run.units();
+                        cursor_.skip(run.segments);
+                        continue;
+                    }
+                }
                 odd_ = run.segments;
+            }
+            const int32_t units = add_piece(s, unit, end);
+            if (units == 0) {
                 break;
             }
-            if (place + run.segments > static_cast<uint32_t>(kAlikeSegments)) {
-                break;
-            }
-            if (num_runs == 0) {
-                order<HardEvent::MTE3_MTE2>();
-                order<HardEvent::MTE3_V>();
-            }
-            if (!alike.fetch(run, cursor_.chunk(), cursor_.current())) {
-                odd_ = run.segments;
-                break;
-            }
-            ++num_runs;
-            place += round_up<uint32_t>(run.segments, kUbBlockBytes / sizeof(int32_t));
-            unit += run.segments * run.units();
-            cursor_.skip(run.segments);
+            unit += units;
         }
-        if (num_runs > 0) {
-            order<HardEvent::MTE2_V>();
-            for (uint32_t i = 0; i < num_runs; ++i) {
-                alike.make_slots(runs[i]);
-            }
-            order<HardEvent::V_MTE3>();
-            for (uint32_t i = 0; i < num_runs; ++i) {
-                alike.store(runs[i]);
-            }
+        order<HardEvent::MTE2_S>();
+        make_slots();
+        for (uint32_t i = 0; i < num_runs; ++i) {
+            alike.make_slots(runs_[i]);
+        }
+        order<HardEvent::V_MTE3>();
+        write_slots();
+        for (uint32_t i = 0; i < num_runs; ++i) {
+            alike.store(runs_[i]);
         }
         return unit;
     }
 
-    // Segments from the current one, which is `first`, on whose outputs and ring positions go on as those of a run do; 1
-    // where a run cannot begin.
+    // Segments from the current one, which is `first`, on of which a run may consist; 1 where none can begin.
     __aicore__ inline uint32_t count_alike(const ReserveSegment& first, int64_t unit, int64_t end) const {
         const int32_t units = first.end - first.begin;
-        if (unit != first.items_before || units <= 0 || units > kLaneElems) {
+        if (unit != first.items_before || units <= 0 || units > kLaneElems || !is_pool(first.pool)) {
             return 1;
         }
+        const int32_t page_units = int32_t{1} << p_.pools.page_shift[first.pool];
+        const bool takes = first.source == kTakePages;
         // Pairs of fields: source and ring position, output and units before. Both of a pair go on at once.
-        const int64_t ring_step = first.source == kTakePages ? int64_t{1} << 32 : 0;
+        const int64_t ring_step = takes ? int64_t{1} << 32 : 0;
         const int64_t output_step = (int64_t{1} << 32 | 1) * units;
         int64_t ring = cursor_.pair(0, 2);
         int64_t output = cursor_.pair(0, 3);
         const uint32_t most = static_cast<uint32_t>(
             min_of<int64_t>(min_of<int64_t>(cursor_.left(), kAlikeSegments), (end - unit) / units));
-        uint32_t count = 1;
-        for (; count < most; ++count) {
+        uint32_t count = 0;
+        while (count < most && cursor_.pair(count, 2) == ring && cursor_.pair(count, 3) == output &&
+               (takes || (static_cast<int32_t>(cursor_.pair(count, 1)) & (page_units - 1)) <= page_units - units)) {
             ring += ring_step;
             output += output_step;
-            if (cursor_.pair(count, 2) != ring || cursor_.pair(count, 3) != output) {
-                break;
-            }
+            ++count;
         }
-        return count;
+        return max_of<uint32_t>(1, count);
     }
 
-    // Works on pieces from `unit` of the whole list on; returns the first unit that is left.
-    __aicore__ inline int64_t batch(int64_t unit, int64_t end) {
-        // MTE3 has written the last batch, for which it waited for V. V makes the next slots after S has waited for the
-        // fetching, and so for MTE3.
-        order<HardEvent::MTE3_MTE2>();
-        order<HardEvent::S_MTE2>();
-        used_ = 0;
-        num_pieces_ = 0;
-        num_runs_ = 0;
-        while (unit < end && num_pieces_ < kReserveBatchPieces) {
-            const ReserveSegment s = cursor_.segment();
-            if (odd_ == 0) {
-                odd_ = count_alike(s, unit, end);
-                if (odd_ >= kLeastAlike) {
-                    break;
-                }
+    // Keeps the next piece of the batch, of segment s, and fetches its page ids, if the segment is good. Returns how many
+    // units it passes; 0 where the batch is full.
+    __aicore__ inline int32_t add_piece(const ReserveSegment& s, int64_t unit, int64_t end) {
+        const SegmentPiece<ReserveSegment> piece = cursor_.piece(s, unit, end);
+        int32_t units = piece.items();
+        const int32_t fault = segment_fault(s, p_);
+        if (fault != kSegmentValid) {
+            errors_.report(fault, cursor_.index(), s.request);
+        } else {
+            units = piece_units(s, piece.begin, piece.end, p_.pools);
+            if (used_ + units > kReserveBatchUnits) {
+                return 0;
             }
-            const SegmentPiece<ReserveSegment> piece = cursor_.piece(unit, end);
-            int32_t units = piece.items();
-            const int32_t fault = segment_fault(s, p_);
-            if (fault != kSegmentValid) {
-                errors_.report(fault, cursor_.index(), s.request);
-            } else {
-                units = piece_units(s, piece.begin, piece.end, p_.pools);
-                if (used_ + units > kReserveBatchUnits) {
-                    break;
-                }
-                const int64_t pages = pages_touched(piece.begin, piece.begin + units, p_.pools.page_shift[s.pool]);
-                add(s, piece.begin, units, s.source == kNoSlots ? 0 : static_cast<uint32_t>(pages));
-            }
-            unit += units;
-            if (piece.begin + units == s.end) {
-                cursor_.next();
-                --odd_;
-            }
+            const int64_t pages = pages_touched(piece.begin, piece.begin + units, p_.pools.page_shift[s.pool]);
+            add(s, piece.begin, units, s.source == kNoSlots ? 0 : static_cast<uint32_t>(pages));
         }
-        order<HardEvent::MTE2_S>();
-        make_slots();
-        write_slots();
-        return unit;
+        if (piece.begin + units == s.end) {
+            cursor_.next();
+            --odd_;
+        }
+        return units;
     }
 
     // Keeps a piece of the batch and fetches its page ids. num_pages: 0 where the units have no slots.
@@ -197,22 +182,22 @@ class ReserveExtend {
                 load(pages_[used_], memory_.tables[s.pool][entry], num_pages);
             }
         }
-        add_to_run(s.pool, units, slot_elems(s, begin));
+        add_to_stretch(s.pool, units, slot_elems(s, begin));
         pieces_[num_pieces_++] = Piece{s.pool, offset, units, used_, num_pages, written};
         used_ += round_up<uint32_t>(units, kUbBlockBytes / sizeof(int32_t));
     }
 
     // entry: of the pool's output.
-    __aicore__ inline void add_to_run(int32_t pool, int32_t units, int64_t entry) {
-        if (num_runs_ > 0) {
-            PieceRun& last = runs_[num_runs_ - 1];
-            if ((last.end == entry) & (last.pool == pool) & (last.units == units)) {
+    __aicore__ inline void add_to_stretch(int32_t pool, int32_t units, int64_t entry) {
+        if (num_stretches_ > 0) {
+            Stretch& last = stretches_[num_stretches_ - 1];
+            if (last.end == entry && last.pool == pool && last.units == units) {
                 ++last.pieces;
                 last.end += units;
                 return;
             }
         }
-        runs_[num_runs_++] = PieceRun{pool, units, used_, 1, entry, entry + units};
+        stretches_[num_stretches_++] = Stretch{pool, units, used_, 1, entry, entry + units};
     }
 
     // Of all pieces, and writes the pages that were taken, for which S has waited.
@@ -260,11 +245,11 @@ class ReserveExtend {
     }
 
     __aicore__ inline void write_slots() {
-        order<HardEvent::V_MTE3>();
-        for (uint32_t i = 0; i < num_runs_; ++i) {
-            const PieceRun& run = runs_[i];
-            const uint32_t units = static_cast<uint32_t>(run.units);
-            store_rows(memory_.slots[run.pool][static_cast<uint64_t>(run.entry)], values_[run.area], run.pieces, units,
+        for (uint32_t i = 0; i < num_stretches_; ++i) {
+            const Stretch& stretch = stretches_[i];
+            const uint32_t units = static_cast<uint32_t>(stretch.units);
+            store_rows(memory_.slots[stretch.pool][static_cast<uint64_t>(stretch.entry)], values_[stretch.area],
+                       stretch.pieces, units,
                        round_up<uint32_t>(units, kUbBlockBytes / sizeof(int32_t)));
         }
     }
@@ -276,9 +261,10 @@ class ReserveExtend {
     TBuf<TPosition::VECCALC> alike_buffer_, iota_buffer_, value_buffer_, page_buffer_, scratch_buffer_;
     LocalTensor<int32_t> iota_, values_, pages_, scratch_;
     Piece pieces_[kReserveBatchPieces];
-    PieceRun runs_[kReserveBatchPieces];
+    Stretch stretches_[kReserveBatchPieces];
+    AlikeRun runs_[kAlikeRuns];
     uint32_t num_pieces_ = 0;
-    uint32_t num_runs_ = 0;
+    uint32_t num_stretches_ = 0;
     uint32_t used_ = 0;  // of values_
     uint32_t odd_ = 0;   // segments from the current one on that are not worked on as a run
 };
