@@ -14,10 +14,12 @@ struct WriteInputs {
     __aicore__ inline WriteRow row(int64_t i, const WriteReqTablesParams& p) const {
         const int64_t start = integer(starts, is_wide_input(kWriteStarts, p), p.num_rows, i);
         const bool own = p.has_state_starts != 0;
-        return WriteRow{integer(requests, is_wide_input(kWriteRequests, p), p.num_rows, i), start,
-                        integer(ends, is_wide_input(kWriteEnds, p), p.num_rows, i),
-                        own ? integer(c4_state_starts, is_wide_input(kWriteC4StateStarts, p), p.num_rows, i) : start,
-                        own ? integer(c128_state_starts, is_wide_input(kWriteC128StateStarts, p), p.num_rows, i) : start};
+        const auto read = [&](GM_ADDR values, int32_t input) {
+            return integer(values, is_wide_input(input, p), p.num_rows, i);
+        };
+        return WriteRow{read(requests, kWriteRequests), start, read(ends, kWriteEnds),
+                        own ? read(c4_state_starts, kWriteC4StateStarts) : start,
+                        own ? read(c128_state_starts, kWriteC128StateStarts) : start};
     }
 };
 

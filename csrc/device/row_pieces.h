@@ -89,8 +89,8 @@ class RowPieces {
         starts_row_ = offset == 0;
     }
 
-    // Goes on to the row of the next entry, the first of its own. Few rows complete a group, so that those without any are
-    // not walked through.
+    // Goes on to the row of the next entry, which is its first. Few rows complete a group, so that those without any
+    // are not walked through.
     __aicore__ inline void next_row() {
         ++row_;
         row_end_ = prefix(row_ + 1);

@@ -225,7 +225,8 @@ class DraftStepsKernel {
 };
 
 template <typename bits_t>
-__aicore__ inline void run_draft_steps(const DraftStepsAddresses& memory, GM_ADDR error_lanes, const DraftStepsParams& p) {
+__aicore__ inline void run_draft_steps(const DraftStepsAddresses& memory, GM_ADDR error_lanes,
+                                       const DraftStepsParams& p) {
     AscendC::TPipe pipe;
     DraftStepsKernel<bits_t> op(&pipe, memory, error_lanes, p);
     op.run();

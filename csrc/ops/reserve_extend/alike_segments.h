@@ -46,8 +46,8 @@ class AlikeSegments {
         AscendC::PipeBarrier<PIPE_V>();
     }
 
-    // Fetches the pages of a run; false, and nothing is done, where V does not vouch for all of its segments.
-    // segments: from the run's first on, as in the list.
+    // Fetches the pages of a run; false, and nothing is done, where V does not vouch for all of its segments, of which
+    // the first is number `index` in `segments`.
     __aicore__ inline bool fetch(const AlikeRun& run, const LocalTensor<int32_t>& segments, uint32_t index) {
         if (!may_be_good(run) || !find_entries(run, segments, index)) {
             return false;
@@ -99,6 +99,10 @@ class AlikeSegments {
     static constexpr int32_t kSegmentShift = 5;  // log2 of its bytes
     static constexpr int32_t kLaneShift = 3;
     static_assert(sizeof(ReserveSegment) == 1 << kSegmentShift && kLaneElems == 1 << kLaneShift);
+    // Fields of a segment.
+    static constexpr uint32_t kPool = 0;
+    static constexpr uint32_t kRequest = 1;
+    static constexpr uint32_t kBegin = 2;
 
     // What a run's first segment, whose pool there is, and its length say.
     __aicore__ inline bool may_be_good(const AlikeRun& run) const {
@@ -111,15 +115,15 @@ class AlikeSegments {
                  s.ring_position <= p_.pools.num_pages[s.pool] - count));
     }
 
-    // Of the segments' fields: number `field` of each.
+    // Number `field` of each segment's fields.
     __aicore__ inline void get(const LocalTensor<int32_t>& to, const LocalTensor<int32_t>& segments, uint32_t index,
                                uint32_t field, uint32_t count) const {
         AscendC::Gather(to, segments, segment_bytes_.template ReinterpretCast<uint32_t>(),
                         (index * kLane + field) * static_cast<uint32_t>(sizeof(int32_t)), count);
     }
 
-    // The entries of the run's pages in their table, which S may read, and the offsets of its units in them. False where
-    // a segment is not of the run's pool, or its page or request is not good.
+    // The entries of the run's pages in their table, which S may read, and the offsets of its units in them. False
+    // where a segment is not of the run's pool, or its page or request is not good.
     __aicore__ inline bool find_entries(const AlikeRun& run, const LocalTensor<int32_t>& segments, uint32_t index) {
         const ReserveSegment& s = run.first;
         const int32_t shift = p_.pools.page_shift[s.pool];
@@ -135,11 +139,11 @@ class AlikeSegments {
         // S has read what V has made of the run before.
         order<AscendC::HardEvent::S_V>();
         scan_.begin(run.segments);
-        get(pages, segments, index, 0, run.segments);
-        get(requests, segments, index, 1, run.segments);
-        get(offsets, segments, index, 2, run.segments);
+        get(pages, segments, index, kPool, run.segments);
+        get(requests, segments, index, kRequest, run.segments);
+        get(offsets, segments, index, kBegin, run.segments);
         AscendC::Gather(units_[run.place * kLane], segments, lane_bytes_.template ReinterpretCast<uint32_t>(),
-                        (index * kLane + 2) * static_cast<uint32_t>(sizeof(int32_t)), run.segments * kLane);
+                        (index * kLane + kBegin) * static_cast<uint32_t>(sizeof(int32_t)), run.segments * kLane);
         AscendC::PipeBarrier<PIPE_V>();
         AscendC::Adds(pages, pages, -s.pool, n);
         AscendC::ShiftRight(given, offsets, shift, n);
@@ -161,7 +165,8 @@ class AlikeSegments {
         return scan_.all_good();
     }
 
-    // pages = pages % columns, by float32: (page + 1/2) / columns is never so close to an integer that its rounding matters.
+    // pages = pages % columns, by float32: (page + 1/2) / columns is never so close to an integer that its rounding
+    // matters.
     __aicore__ inline void find_columns(const LocalTensor<int32_t>& pages, int32_t columns, int32_t n) const {
         const LocalTensor<float> quotients = scan_.area(2).template ReinterpretCast<float>();
         const LocalTensor<float> divisors = scan_.area(3).template ReinterpretCast<float>();

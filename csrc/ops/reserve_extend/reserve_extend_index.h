@@ -102,7 +102,7 @@ DSV4_HOST_DEVICE constexpr int32_t piece_units(const ReserveSegment& s, int64_t 
     return static_cast<int32_t>(min_of<int64_t>(units, ((page + pages) << shift) - begin));
 }
 
-// Segments that are alike, of at most a 32-byte block of units each, are worked on together, if there are enough of them.
+// Segments that are alike, of at most a 32-byte block of units each, are worked on together where there are enough.
 constexpr int64_t kAlikeSegments = 128;
 constexpr uint32_t kLeastAlike = 4;
 constexpr uint32_t kAlikeRuns = 8;  // at a time

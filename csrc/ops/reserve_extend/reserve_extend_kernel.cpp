@@ -14,8 +14,8 @@ using AscendC::TBuf;
 using AscendC::TPosition;
 
 // A block takes an equal share of all units, finds runs of segments that are alike, cuts the others into pieces of one
-// segment each and works on a batch of runs and pieces at a time: MTE2 fetches the page ids of the pieces, from the tables or from the rings, V makes slots of them, MTE3
-// writes each piece to its output and the pages that were taken to their tables.
+// segment each, and works on a batch of runs and pieces at a time: MTE2 fetches their page ids, from the tables or from
+// the rings, V makes slots of them, MTE3 writes these to the outputs and the pages that were taken to their tables.
 class ReserveExtend {
  public:
     __aicore__ inline ReserveExtend(AscendC::TPipe* pipe, const PoolAddresses& tables, GM_ADDR free_pages,
@@ -146,8 +146,8 @@ class ReserveExtend {
         return max_of<uint32_t>(1, count);
     }
 
-    // Keeps the next piece of the batch, of segment s, and fetches its page ids, if the segment is good. Returns how many
-    // units it passes; 0 where the batch is full.
+    // Keeps the next piece of the batch, of segment s, and fetches its page ids, if the segment is good. Returns how
+    // many units it passes; 0 where the batch is full.
     __aicore__ inline int32_t add_piece(const ReserveSegment& s, int64_t unit, int64_t end) {
         const SegmentPiece<ReserveSegment> piece = cursor_.piece(s, unit, end);
         int32_t units = piece.items();
@@ -213,7 +213,8 @@ class ReserveExtend {
                 several_pages(piece);
             }
             if (piece.written != kNotWritten) {
-                store(memory_.tables[piece.pool][static_cast<uint64_t>(piece.written)], pages_[piece.area], piece.num_pages);
+                store(memory_.tables[piece.pool][static_cast<uint64_t>(piece.written)], pages_[piece.area],
+                      piece.num_pages);
             }
         }
     }

@@ -12,16 +12,16 @@ namespace {
 
 using Rows = c10::SmallVector<WriteRow, 64>;  // 64: the usual decode batch stays on the stack
 
-int64_t read(const at::Tensor& values, bool is_int64, int64_t row) {
-    return is_int64 ? static_cast<const int64_t*>(values.const_data_ptr())[row]
-                    : static_cast<const int32_t*>(values.const_data_ptr())[row];
+int64_t read(const at::Tensor& values, int32_t input, const WriteReqTablesParams& p, int64_t row) {
+    return is_wide_input(input, p) ? static_cast<const int64_t*>(values.const_data_ptr())[row]
+                                   : static_cast<const int32_t*>(values.const_data_ptr())[row];
 }
 
 WriteRow read_row(const WriteTensors& rows, int64_t i, const WriteReqTablesParams& p) {
-    const int64_t start = read(rows.starts, is_wide_input(kWriteStarts, p), i);
-    return WriteRow{read(rows.req_pool_indices, is_wide_input(kWriteRequests, p), i), start, read(rows.ends, is_wide_input(kWriteEnds, p), i),
-                    p.has_state_starts ? read(*rows.c4_state_starts, is_wide_input(kWriteC4StateStarts, p), i) : start,
-                    p.has_state_starts ? read(*rows.c128_state_starts, is_wide_input(kWriteC128StateStarts, p), i) : start};
+    const int64_t start = read(rows.starts, kWriteStarts, p, i);
+    return WriteRow{read(rows.req_pool_indices, kWriteRequests, p, i), start, read(rows.ends, kWriteEnds, p, i),
+                    p.has_state_starts ? read(*rows.c4_state_starts, kWriteC4StateStarts, p, i) : start,
+                    p.has_state_starts ? read(*rows.c128_state_starts, kWriteC128StateStarts, p, i) : start};
 }
 
 std::string describe(int32_t fault, int64_t i, const WriteRow& row, const WriteReqTablesParams& p) {

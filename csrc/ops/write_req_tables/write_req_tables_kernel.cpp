@@ -314,8 +314,8 @@ class WriteReqTables {
         const uint32_t begin = claim(used_pages_ * kLane);
         for (uint32_t i = 0; i < num_groups_; ++i) {
             const SlotGroup& group = groups_[i];
-            load_strided_rows(tile_[begin + group.area * kLane], slots[static_cast<uint64_t>(group.entry)], group.slots, 1,
-                              group.distance, kLane);
+            load_strided_rows(tile_[begin + group.area * kLane], slots[static_cast<uint64_t>(group.entry)],
+                              group.slots, 1, group.distance, kLane);
         }
         make_entries(begin, used_pages_ * kLane, shift, is_wide(pool));
         if (is_wide(pool)) {
