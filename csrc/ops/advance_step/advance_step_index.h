@@ -16,19 +16,19 @@ struct AdvanceStepParams {
     int64_t hidden_row_halves;  // 16-bit units of a row of hidden_states, which are moved as bits; 0 without them
     int32_t num_samples;        // columns of samples; 0: accepted lengths and the tokens of all inputs are given
     int32_t dummy_slots[2];     // what stands for no slot in full and in swa
-    int32_t has_requests;       // 0: row i of the batch is row i of the tables
-    int32_t has_cu_seqlens;
-    int32_t has_drafts;         // drafts that each row verified are given
-    int32_t has_backup;         // so are tokens for rows without a sample
-    int32_t lengths_are_final;  // seq_lens count the step's tokens
-    int32_t request_is_int64;   // req_pool_indices is int32 otherwise; likewise the next four
-    int32_t length_is_int64;    // seq_lens, old and new
-    int32_t accepted_is_int64;
-    int32_t drafts_is_int64;
-    int32_t token_is_int64;  // token_ids, backup tokens and newest tokens
-    int32_t in_place;        // the new lengths overwrite the old ones
-    int32_t wanted;          // bit f: output f is asked for
-    int32_t reserved;        // keeps the struct free of padding
+    int32_t wanted;             // bit f: output f is asked for
+    int8_t has_requests;        // 0: row i of the batch is row i of the tables
+    int8_t has_cu_seqlens;
+    int8_t has_drafts;          // drafts that each row verified are given
+    int8_t has_backup;          // so are tokens for rows without a sample
+    int8_t lengths_are_final;   // seq_lens count the step's tokens
+    int8_t request_is_int64;    // req_pool_indices is int32 otherwise; likewise the next four
+    int8_t length_is_int64;     // seq_lens, old and new
+    int8_t accepted_is_int64;
+    int8_t drafts_is_int64;
+    int8_t token_is_int64;  // token_ids, backup tokens and newest tokens
+    int8_t in_place;        // the new lengths overwrite the old ones
+    int8_t reserved[5];     // keeps the struct free of padding
 };
 
 // Where everything lies in global memory; 0 for what is not given or not asked for.
