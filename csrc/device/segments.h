@@ -27,6 +27,7 @@ class SegmentCursor {
         : num_segments_(static_cast<uint32_t>(num_segments)) {
         pipe->InitBuffer(buffer_, kChunkSegments * sizeof(Segment));
         words_ = buffer_.Get<int32_t>();
+        pairs_ = buffer_.Get<int64_t>();
         list_ = global<int32_t>(segments, (static_cast<uint64_t>(num_segments) + kPartRows) * kSegmentFields);
     }
 
@@ -91,7 +92,7 @@ class SegmentCursor {
     // Two fields of the segment `ahead` segments after the current one.
     __aicore__ inline int64_t pair(uint32_t ahead, uint32_t number) const {
         constexpr uint32_t kPairs = sizeof(Segment) / sizeof(int64_t);
-        return words_.template ReinterpretCast<int64_t>().GetValue((current_ + ahead) * kPairs + number);
+        return pairs_.GetValue((current_ + ahead) * kPairs + number);
     }
 
     // Goes on by so many segments.
@@ -117,6 +118,7 @@ class SegmentCursor {
 
     AscendC::TBuf<AscendC::TPosition::VECCALC> buffer_;
     LocalTensor<int32_t> words_;
+    LocalTensor<int64_t> pairs_;
     GlobalTensor<int32_t> list_;
     uint32_t num_segments_;
     uint32_t end_ = 0;  // no segment from here on is read

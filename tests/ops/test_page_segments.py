@@ -182,6 +182,27 @@ def test_reserve_extend_of_runs_that_are_alike(device, units, first_page):
     assert [slots.tolist() for slots in got.in_order()] == want
 
 
+@pytest.mark.simulated_only
+@pytest.mark.parametrize("kind", [oracle.TAKE, oracle.KEEP])
+def test_segments_that_are_alike_take_few_accesses(ascend_sim, kind):
+    """Three a segment, or four where pages are kept, and some for each run; pages that are taken are fetched, and slots
+    are stored, by one copy. Only taken pages are written to the table."""
+    requests, pool = 60, 1
+    state = Device(torch.device("cpu"), [8] * 6, [80] * 6, lambda ring: None, requests)
+    num_slots = [0] * 6
+    rows = alike_segments(state, pool, kind, 4, range(requests), 3, 0)
+    odd = [pool, 0, 100, 108, oracle.NONE, 0]
+    segments = in_outputs([*rows[:30], odd, *rows[30:]], num_slots)
+    ascend_sim.force_blocks(1)
+    reserve_extend(state.tables, state.free_pages(), state.segments(segments), state.num_pages, num_slots)
+    ascend_sim.force_blocks(0)
+    (launch,) = ascend_sim.take_counters()
+    taken = requests if kind == oracle.TAKE else 0
+    assert launch["ub_scalar_reads"] < (3 if taken else 4) * requests + 50
+    assert launch["mte3_calls"] == 3 + taken
+    assert launch["mte2_calls"] == 2 + (2 if taken else requests)
+
+
 @pytest.mark.parametrize("page_size, units", [(4096, 9000), (1, 3000), (128, 5000)])
 def test_reserve_extend_of_pages_and_intervals_longer_than_a_piece(device, page_size, units):
     """Several pieces a page, and pieces of several pages; around the end of both rings."""

@@ -34,7 +34,8 @@ class AlikeSegments {
         scan_.init(iota, entries_[kSegments]);
     }
 
-    // Where segments of 32 bytes start, for each of them and for each lane of a 32-byte block; and which lane it is.
+    // Where segments of 32 bytes start, for each of them and for each lane of a 32-byte block; and which lane it is. V
+    // has a barrier before it looks at a run.
     __aicore__ inline void prepare() const {
         AscendC::ShiftLeft(segment_bytes_, iota_, kSegmentShift, static_cast<int32_t>(kSegments));
         AscendC::ShiftRight(units_, iota_, kLaneShift, static_cast<int32_t>(kLanes));
@@ -43,7 +44,6 @@ class AlikeSegments {
         AscendC::ShiftLeft(lane_units_, units_, kLaneShift, static_cast<int32_t>(kLanes));
         AscendC::PipeBarrier<PIPE_V>();
         AscendC::Sub(lane_units_, iota_, lane_units_, static_cast<int32_t>(kLanes));
-        AscendC::PipeBarrier<PIPE_V>();
     }
 
     // Fetches the pages of a run; false, and nothing is done, where V does not vouch for all of its segments, of which
