@@ -81,11 +81,13 @@ class SegmentCursor {
     // Index of the current segment in the list.
     __aicore__ inline uint32_t index() const { return chunk_begin_ + current_; }
 
-    // The segments that are in UB, as they lie in the list; the current one's index among them; and for how many there is
-    // room from it on.
+    // The segments that are in UB, as they lie in the list; the current one's index among them; and how many there are
+    // from it on.
     __aicore__ inline const LocalTensor<int32_t>& chunk() const { return words_; }
     __aicore__ inline uint32_t current() const { return current_; }
-    __aicore__ inline uint32_t left() const { return kChunkSegments - current_; }
+    __aicore__ inline uint32_t left() const {
+        return min_of<uint32_t>(kChunkSegments, end_ - chunk_begin_) - current_;
+    }
 
     // Two fields of the segment `ahead` segments after the current one.
     __aicore__ inline int64_t pair(uint32_t ahead, uint32_t number) const {

@@ -168,10 +168,19 @@ def test_reserve_extend_of_runs_that_are_alike(device, units, first_page):
     state = Device(device, [8] * 6, [170, 160, 40, 200, 170, 180], random.Random(2).shuffle, requests)
     rows = []
     for pool in range(6):
-        kinds = [oracle.TAKE, oracle.KEEP] if pool % 2 else [oracle.KEEP]
+        kinds = [oracle.TAKE, oracle.KEEP] if pool % 2 else [oracle.TAKE if pool == 4 else oracle.KEEP]
         for kind in kinds:
             page = first_page + (kind == oracle.KEEP)
-            rows += alike_segments(state, pool, kind, units, range(requests), 130 % state.num_pages[pool], page)
+            position = 130 % state.num_pages[pool]
+            run = alike_segments(state, pool, kind, units, range(requests), position, page)
+            # Where the next one would be, but shorter, or longer where the page after it is free and has a column.
+            run[90][3] -= units // 2
+            longer = next(row for row in run[60:] if pool in WINDOWED or row[2] < 32)
+            if kind == oracle.KEEP or pool == 4:
+                longer[3] += 8
+                if kind == oracle.KEEP:
+                    state.set_page(pool, longer[1], longer[2] // 8 + 1, 5)
+            rows += [row for row in run if row[1] != longer[1] + 1]
             rows += [[pool, 140, 24, 24 + units, oracle.NONE, 0]]
     num_slots = [0] * 6
     segments = in_outputs(rows, num_slots)

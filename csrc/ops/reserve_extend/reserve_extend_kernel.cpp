@@ -143,7 +143,16 @@ class ReserveExtend {
             output += output_step;
             ++count;
         }
+        // Where the next one begins says how long the others are.
+        if (count > 1 && length_of(cursor_.pair(count - 1, 1)) != units) {
+            --count;
+        }
         return max_of<uint32_t>(1, count);
+    }
+
+    // Of an interval, a pair of fields.
+    __aicore__ inline int32_t length_of(int64_t interval) const {
+        return static_cast<int32_t>(interval >> 32) - static_cast<int32_t>(interval);
     }
 
     // Keeps the next piece of the batch, of segment s, and fetches its page ids, if the segment is good. Returns how
