@@ -74,7 +74,6 @@ class DraftStepsKernel {
         fill_iota(offsets_, kMaxDraftTileEntries);
         AscendC::Muls(offsets_, offsets_, static_cast<int32_t>(stride_ * sizeof(int32_t)),
                       static_cast<int32_t>(kMaxDraftTileEntries));
-        AscendC::PipeBarrier<PIPE_V>();
         rope_.load_dummies();
     }
 
