@@ -27,7 +27,8 @@ def reserve_extend(
             table order. Only read: the ledger knows which entries are used up.
         segments: int32 ``[S + 17, 8]`` on the tables' device, one interval of one request and pool a row:
             ``(pool, request, begin_unit, end_unit, source, ring_position, out_begin, units_before)``. Source 0 reports
-            the slots of pages that the table holds, 1 takes pages from ``ring_position`` on, 2 reports 0. Intervals do not overlap and none continues a page taken by another one.
+            the slots of pages that the table holds, 1 takes pages from ``ring_position`` on, 2 reports 0. Intervals do
+            not overlap and none continues a page taken by another one.
             Behind them, 17 rows say where 64 parts of the list begin (the op's README).
         num_pages: entries of each pool's ring, in table order.
         num_slots: entries of each pool's output, in table order; the segments cover all of them.
