@@ -6,17 +6,16 @@
 
 // One pool. A launch argument: launch stubs repeat the struct outside its namespace.
 struct PoolAddress {
-    int64_t row_elems;     // elements between two rows of the table; of a mapping, its entries
-    int32_t kind;          // dsv4::kNoPool .. dsv4::kBank
-    int32_t is_int64;      // entries of the table or mapping; int32 otherwise
-    int32_t columns;       // entries in a row of the table
-    int32_t page_shift;    // log2 of the slots in a page of this pool
-    int32_t unit_columns;  // kSlots: columns from one unit to the next
-    int32_t slot_shift;    // kSlots: log2 of the entry's slots that one slot of this pool stands for
-    int32_t ring_shift;    // rings: log2 of the slots of one
-    int32_t base;          // kMapped, kPageRing: the pool whose slots the rule starts from
-    int32_t requests;      // rows of the table; INT32_MAX where there is none
-    int32_t reserved;      // keeps the struct free of padding
+    int64_t row_elems;  // elements between two rows of the table; of a mapping, its entries
+    int32_t columns;    // entries in a row of the table
+    int32_t requests;   // rows of the table; INT32_MAX where there is none
+    int16_t kind;       // dsv4::kNoPool .. dsv4::kBank
+    int8_t is_int64;    // entries of the table or mapping; int32 otherwise
+    int8_t page_shift;  // log2 of the slots in a page of this pool
+    int8_t slot_shift;  // kSlots: log2 of the columns from one unit to the next, and of the entry's slots in one of this pool
+    int8_t ring_shift;  // rings: log2 of the slots of one
+    int8_t base;        // kMapped, kPageRing: the pool whose slots the rule starts from
+    int8_t reserved;    // keeps the struct free of padding
 };
 
 namespace dsv4 {
@@ -26,7 +25,7 @@ constexpr int32_t kNoPool = 0;
 // A table of pages: unit u of request q lies in the page at [q, (u / P) % columns], 0 or less for none. With fewer
 // columns than a request has pages the row is a ring, in which only the live pages of a window stand.
 constexpr int32_t kPages = 1;
-// A table of slots: at [q, (u + 1) * unit_columns - 1], in units of 2^slot_shift; less than one unit for none.
+// A table of slots: at [q, (u + 1) * unit_columns - 1], in units of as many slots; less than one unit for none.
 constexpr int32_t kSlots = 2;
 // At the base pool's slot of the same token stands this pool's slot, 0 or less for none.
 constexpr int32_t kMapped = 3;
@@ -59,9 +58,12 @@ DSV4_HOST_DEVICE constexpr int64_t page_entry_elems(int64_t request, int64_t pag
     return request * a.row_elems + page_column(page, a);
 }
 
+// kSlots: columns from one unit to the next.
+DSV4_HOST_DEVICE constexpr int64_t unit_columns(const PoolAddress& a) { return int64_t{1} << a.slot_shift; }
+
 // Entry of a kSlots table that holds the slot of `unit`.
 DSV4_HOST_DEVICE constexpr int64_t slot_entry_elems(int64_t request, int64_t unit, const PoolAddress& a) {
-    return request * a.row_elems + (unit + 1) * a.unit_columns - 1;
+    return request * a.row_elems + (unit + 1) * unit_columns(a) - 1;
 }
 
 DSV4_HOST_DEVICE constexpr int64_t slot_of_entry(int64_t entry, const PoolAddress& a) { return entry >> a.slot_shift; }
@@ -77,7 +79,7 @@ DSV4_HOST_DEVICE constexpr int64_t request_ring_slot(int64_t request, int64_t un
 // Units of a request that the table has room for. A ring takes any.
 DSV4_HOST_DEVICE constexpr int64_t units_in_table(const PoolAddress& a) {
     return a.kind == kPages   ? static_cast<int64_t>(a.columns) << a.page_shift
-           : a.kind == kSlots ? a.columns / a.unit_columns
+           : a.kind == kSlots ? a.columns >> a.slot_shift
                               : INT64_MAX;
 }
 

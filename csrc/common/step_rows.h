@@ -5,18 +5,19 @@
 #include "common/compress.h"
 
 struct StepRowsParams {
-    int64_t num_rows;           // B: rows, padding rows included
-    int64_t num_tokens;         // T: entries of the token-aligned outputs
-    int64_t max_requests;       // rows of the request tables
-    int64_t max_context_len;    // raw tokens that a request can hold
-    int64_t max_seq_len;        // raw tokens that the page tables asked for have columns for
-    int64_t width;              // tokens of every row in the uniform forms
-    int32_t form;               // one of dsv4::kPrefill .. dsv4::kCommittedRagged
-    int32_t has_requests;       // 0: row i of the batch is row i of the tables, and there are no req_pool_indices
-    int32_t request_is_int64;   // req_pool_indices is int32 otherwise; likewise the next two
-    int32_t length_is_int64;    // seq_lens
-    int32_t operand_is_int64;   // prefix lengths, widths or offsets
-    int32_t closes_cu_seqlens;  // the last offset is T, whatever the rows bring
+    int32_t num_rows;          // B: rows, padding rows included
+    int32_t num_tokens;        // T: entries of the token-aligned outputs
+    int32_t max_requests;      // rows of the request tables
+    int32_t max_context_len;   // raw tokens that a request can hold
+    int32_t max_seq_len;       // raw tokens that the page tables asked for have columns for
+    int32_t width;             // tokens of every row in the uniform forms
+    int8_t form;               // one of dsv4::kPrefill .. dsv4::kCommittedRagged
+    int8_t has_requests;       // 0: row i of the batch is row i of the tables, and there are no req_pool_indices
+    int8_t request_is_int64;   // req_pool_indices is int32 otherwise; likewise the next two
+    int8_t length_is_int64;    // seq_lens
+    int8_t operand_is_int64;   // prefix lengths, widths or offsets
+    int8_t closes_cu_seqlens;  // the last offset is T, whatever the rows bring
+    int16_t reserved;          // keeps the struct free of padding
 };
 
 namespace dsv4 {

@@ -68,7 +68,7 @@ class PoolSlots {
         if (a.kind == kPages) {
             copy_pages(pool, request, begin, end, out);
         } else if (a.kind == kSlots) {
-            const int64_t page_elems = static_cast<int64_t>(a.unit_columns) << a.page_shift;
+            const int64_t page_elems = unit_columns(a) << a.page_shift;
             with_entries(pool, slot_entry_elems(request, first_unit, a), [&](const auto* entries) {
                 for (int64_t k = 0; k < end - begin; ++k) {
                     out[k] = static_cast<int32_t>(page_of(slot_of_entry(entries[k * page_elems], a), a.page_shift));
@@ -90,7 +90,7 @@ class PoolSlots {
         if (a.kind == kSlots && begin < end) {
             with_entries(pool, slot_entry_elems(request, begin, a), [&](const auto* entries) {
                 const int64_t count = ceil_div(end - begin, stride);
-                const int64_t found = slot_of_entry(largest_entry(entries, count, stride * a.unit_columns), a);
+                const int64_t found = slot_of_entry(largest_entry(entries, count, stride * unit_columns(a)), a);
                 largest = found > 0 ? found : kNoSlot;
             });
             return largest;
@@ -185,14 +185,14 @@ class PoolSlots {
 
     template <typename Entry, typename T>
     static void convert_slots(const Entry* entries, const PoolAddress& a, int64_t units, T dummy, T* out) {
-        if (a.unit_columns == 1 && a.slot_shift == 0) {
+        if (a.slot_shift == 0) {
             for (int64_t k = 0; k < units; ++k) {
                 out[k] = entries[k] > 0 ? static_cast<T>(entries[k]) : dummy;
             }
             return;
         }
         for (int64_t k = 0; k < units; ++k) {
-            const int64_t slot = slot_of_entry(entries[k * a.unit_columns], a);
+            const int64_t slot = slot_of_entry(entries[k * unit_columns(a)], a);
             out[k] = slot > 0 ? static_cast<T>(slot) : dummy;
         }
     }
@@ -311,7 +311,7 @@ class PoolSlots {
                 }
             }
         };
-        if (base.kind == kSlots && base.unit_columns == 1 && base.slot_shift == 0) {
+        if (base.kind == kSlots && base.slot_shift == 0) {
             with_entries(base_pool, slot_entry_elems(request, begin, base), from);
         } else {
             write(base_pool, request, begin, end, static_cast<T>(kNoSlot), out);

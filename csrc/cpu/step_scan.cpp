@@ -129,7 +129,7 @@ ScannedStep scan_step(const char* op, const StepParams& params, const StepTensor
 
 ScannedStep scan_host_rows(const char* op, const StepRowArguments& rows) {
     // Everything that is sized from the results is int32.
-    constexpr int64_t kMaxLength = std::numeric_limits<int32_t>::max();
+    constexpr int32_t kMaxLength = std::numeric_limits<int32_t>::max();
     StepTensors tensors;
     StepParams p{};
     p.rows = check_step_rows(op, rows, tensors);
@@ -137,7 +137,7 @@ ScannedStep scan_host_rows(const char* op, const StepRowArguments& rows) {
     p.rows.max_context_len = kMaxLength;
     p.rows.max_seq_len = kMaxLength;
     // Any row will do: requests do not matter here.
-    p.rows.max_requests = std::numeric_limits<int64_t>::max();
+    p.rows.max_requests = kMaxLength;
     return scan_step(op, p, tensors);
 }
 

@@ -77,7 +77,7 @@ class PageTables {
         // What needs no 32-byte block an entry has the place of the blocks.
         tile_entries_ = static_cast<uint32_t>(contiguous_ ? (1 + kLaneElems) * kPageTileEntries : kPageTileEntries);
         out_ = global<int32_t>(at(memory_.fields[kFieldPageTable + pool]),
-                               static_cast<uint64_t>((p_.rows.num_rows - 1) * p_.page_row_elems[pool] + columns_));
+                               static_cast<uint64_t>(int64_t{p_.rows.num_rows - 1} * p_.page_row_elems[pool] + columns_));
         begin_tile();
     }
 
@@ -240,7 +240,7 @@ class PageTables {
             const int64_t unit = first_unit_of_page(span.begin, p_.pools[pool_].page_shift);
             load_strided_rows(block(stretch, span.begin),
                               source_table_[static_cast<uint64_t>(slot_entry_elems(request, unit, a)) * words(a)],
-                              pages, 1, (static_cast<int64_t>(a.unit_columns) * words(a)) << p_.pools[pool_].page_shift,
+                              pages, 1, (unit_columns(a) * static_cast<int64_t>(words(a))) << p_.pools[pool_].page_shift,
                               kLaneElems);
         }
     }

@@ -22,9 +22,9 @@ __aicore__ inline void slots_from_page_ring(const SlotTile& t, int32_t pool) {
     const LocalTensor<int32_t> slots = t.tile(pool);
     const LocalTensor<int32_t> base = t.tile(a.base);
     in_ring(t, slots, base, a.ring_shift);
-    AscendC::ShiftRight(t.aux(), base, t.address(a.base).page_shift, t.lanes());
+    AscendC::ShiftRight(t.aux(), base, int32_t{t.address(a.base).page_shift}, t.lanes());
     AscendC::PipeBarrier<PIPE_V>();
-    AscendC::ShiftLeft(t.aux(), t.aux(), a.ring_shift, t.lanes());
+    AscendC::ShiftLeft(t.aux(), t.aux(), int32_t{a.ring_shift}, t.lanes());
     AscendC::Maxs(t.index(), base, int32_t{0}, t.lanes());
     AscendC::PipeBarrier<PIPE_V>();
     AscendC::Add(slots, slots, t.aux(), t.lanes());

@@ -27,7 +27,7 @@ class RowScan {
         iota_ = iota;
         scratch_ = scratch;
         counts_groups_ = counts_groups;
-        limit_ = min_of(kMostScannedLength, min_of(p.rows.max_context_len, p.rows.max_seq_len));
+        limit_ = min_of<int64_t>(kMostScannedLength, min_of(p.rows.max_context_len, p.rows.max_seq_len));
         ragged_ = form_has_operand(p.rows.form);
         possible_ = limit_ >= 0 && p.scanned_width >= 0 && (ragged_ || p.rows.width <= p.scanned_width);
     }
@@ -185,7 +185,7 @@ class RowScan {
         }
         AscendC::Mul(fresh(), fresh(), live(), n_);
         AscendC::PipeBarrier<PIPE_V>();
-        take_within(to, fresh(), max_of<int64_t>(0, min_of(kMostScannedLength, p.max_requests) - 1));
+        take_within(to, fresh(), max_of<int64_t>(0, min_of<int64_t>(kMostScannedLength, p.max_requests) - 1));
         AscendC::Add(to, to, live(), n_);
         AscendC::PipeBarrier<PIPE_V>();
         AscendC::Adds(to, to, kNoRequest, n_);

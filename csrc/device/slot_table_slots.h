@@ -26,16 +26,16 @@ __aicore__ inline void slots_from_scattered_entries(const SlotTile& t, int32_t p
                 // The low word of an entry that fits is the entry.
                 load_strided_rows(t.ids()[(span.begin - lane) * kLaneElems],
                                   t.table(pool)[static_cast<uint64_t>(entry) * words], span.end - span.begin, 1,
-                                  static_cast<int64_t>(a.unit_columns) * words, kLaneElems);
+                                  unit_columns(a) * words, kLaneElems);
             }
         });
     });
-    AscendC::ShiftRight(t.tile(pool), t.tile(pool), a.slot_shift, t.lanes());
+    AscendC::ShiftRight(t.tile(pool), t.tile(pool), int32_t{a.slot_shift}, t.lanes());
 }
 
 __aicore__ inline void slots_from_entries(const SlotTile& t, int32_t pool) {
     const PoolAddress& a = t.address(pool);
-    if (a.unit_columns != 1) {
+    if (a.slot_shift != 0) {
         slots_from_scattered_entries(t, pool);
         return;
     }

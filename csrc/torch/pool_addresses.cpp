@@ -37,10 +37,10 @@ void check_room(const char* op, const char* name, int32_t pool, const PoolAddres
 }
 
 // The next `bits` of a number, which are taken off it.
-int32_t take_bits(int64_t& number, int32_t bits) {
+int8_t take_bits(int64_t& number, int32_t bits) {
     const int64_t taken = number & ((1 << bits) - 1);
     number >>= bits;
-    return static_cast<int32_t>(taken);
+    return static_cast<int8_t>(taken);
 }
 
 PoolAddress address_of(const char* op, int32_t pool, int64_t number) {
@@ -49,7 +49,6 @@ PoolAddress address_of(const char* op, int32_t pool, int64_t number) {
     a.kind = take_bits(rest, kKindBits);
     a.page_shift = take_bits(rest, kSizeBits);
     a.slot_shift = take_bits(rest, kSizeBits);
-    a.unit_columns = static_cast<int32_t>(int64_t{1} << a.slot_shift);
     a.ring_shift = take_bits(rest, kSizeBits);
     a.base = take_bits(rest, kBaseBits);
     a.requests = static_cast<int32_t>(kInt32Max);

@@ -54,7 +54,7 @@ const char* step_operand_name(int32_t form) {
 namespace {
 
 constexpr char kOp[] = "step";
-constexpr int64_t kInt32Max = std::numeric_limits<int32_t>::max();
+constexpr int32_t kInt32Max = std::numeric_limits<int32_t>::max();
 
 // A one-dimensional input with one entry a row, or one more.
 void check_row_vector(const char* op, const char* name, const at::Tensor& values, int64_t entries,
@@ -92,14 +92,14 @@ void check_output(int32_t field, const StepTensors& t, std::initializer_list<at:
 }
 
 // Entries that every output of a list of fields has; `none` when none is asked for.
-int64_t common_entries(std::initializer_list<int32_t> fields, const StepTensors& t, int64_t none) {
+int32_t common_entries(std::initializer_list<int32_t> fields, const StepTensors& t, int32_t none) {
     for (const int32_t field : fields) {
         if (t.fields[field].defined()) {
             TORCH_CHECK_VALUE(t.fields[field].dim() >= 1, kOp, ": ", kStepFieldNames[field],
                               " has no dimension, expected at least 1");
             TORCH_CHECK_VALUE(t.fields[field].size(0) <= kInt32Max, kOp, ": ", kStepFieldNames[field], " has ",
                               t.fields[field].size(0), " entries, expected at most ", kInt32Max);
-            return t.fields[field].size(0);
+            return static_cast<int32_t>(t.fields[field].size(0));
         }
     }
     return none;
@@ -177,8 +177,11 @@ void check_page_tables(StepParams& p, const StepTensors& t) {
                           " rows of at least 1 column");
         TORCH_CHECK_VALUE(table.size(0) <= 1 || table.stride(0) >= table.size(1), kOp, ": ", name, " has strides ",
                           table.strides(), ", expected rows that do not overlap");
+        const int64_t row_elems = table.size(0) <= 1 ? table.size(1) : table.stride(0);
+        TORCH_CHECK_VALUE(row_elems <= kInt32Max, kOp, ": ", name, " has strides ", table.strides(),
+                          ", expected rows at most ", kInt32Max, " elements apart");
         p.page_columns[pool] = static_cast<int32_t>(table.size(1));
-        p.page_row_elems[pool] = table.size(0) <= 1 ? table.size(1) : table.stride(0);
+        p.page_row_elems[pool] = static_cast<int32_t>(row_elems);
     }
 }
 
@@ -218,6 +221,11 @@ void check_window_locs(StepParams& p, const StepTensors& t, int64_t window_block
     p.window_block = static_cast<int32_t>(window_block);
 }
 
+// Rows of a RoPE table that a position can name.
+int32_t positions_in(const at::Tensor& table) {
+    return static_cast<int32_t>(std::min<int64_t>(table.size(0), kInt32Max));
+}
+
 void check_rope(const StepArguments& a, StepParams& p, StepTensors& t) {
     const bool wanted =
         wants(p, kFieldC4Cos) || wants(p, kFieldC4Sin) || wants(p, kFieldC128Cos) || wants(p, kFieldC128Sin);
@@ -235,8 +243,10 @@ void check_rope(const StepArguments& a, StepParams& p, StepTensors& t) {
         check::shape(kOp, name, table, a.rope_cos->sizes());
         check::contiguous(kOp, name, table);
     }
-    p.max_pos = a.rope_cos->size(0);
-    p.rope_dim = a.rope_cos->size(1);
+    TORCH_CHECK_VALUE(a.rope_cos->size(1) <= kInt32Max / 4, kOp, ": rope_cos has shape ", a.rope_cos->sizes(),
+                      ", expected rows of at most ", kInt32Max / 4, " elements");
+    p.max_pos = positions_in(*a.rope_cos);
+    p.rope_dim = static_cast<int32_t>(a.rope_cos->size(1));
     t.rope_cos = *a.rope_cos;
     t.rope_sin = *a.rope_sin;
 }
@@ -263,9 +273,9 @@ void check_token_rope(const StepArguments& a, StepParams& p, StepTensors& t) {
             check::shape(kOp, name, table, cos.sizes());
         }
         const int32_t base = i / 2;
-        p.token_max_pos[base] = table.size(0);
+        p.token_max_pos[base] = positions_in(table);
         p.token_rope_dim[base] = static_cast<int32_t>(table.size(1));
-        p.token_rope_type[base] = element_type(table.scalar_type());
+        p.token_rope_type[base] = static_cast<int8_t>(element_type(table.scalar_type()));
         t.token_rope[i] = table;
     }
 }
@@ -295,12 +305,13 @@ StepRowsParams check_step_rows(const char* op, const StepRowArguments& a, StepTe
                       form_has_operand(form) ? "a tensor" : "None", " for form ", form);
     TORCH_CHECK_VALUE(a.width >= 0 && a.width <= kInt32Max, op, ": ", operand, " is ", a.width, ", expected ",
                       a.width < 0 ? "at least 0" : "a number within int32");
+    TORCH_CHECK_VALUE(num_rows <= kInt32Max, op, ": seq_lens has ", num_rows, " entries, expected at most ", kInt32Max);
     t.seq_lens = a.seq_lens;
     StepRowsParams rows{};
-    rows.num_rows = num_rows;
+    rows.num_rows = static_cast<int32_t>(num_rows);
     rows.num_tokens = kInt32Max;
-    rows.width = a.width;
-    rows.form = form;
+    rows.width = static_cast<int32_t>(a.width);
+    rows.form = static_cast<int8_t>(form);
     rows.length_is_int64 = a.seq_lens.scalar_type() == at::kLong;
     if (a.operand.has_value()) {
         check_row_vector(op, operand, *a.operand, num_rows + (form == kFinalOffsets), a.seq_lens);
@@ -328,16 +339,17 @@ StepParams check_step(const StepArguments& a, StepTensors& t) {
         check_pool_addresses(kOp, a.tables, a.addressing, "seq_lens", a.seq_lens, a.max_context_len);
     std::copy(addresses.pools.begin(), addresses.pools.end(), p.pools);
     t.tables = std::move(addresses.tables);
-    p.rows.max_requests = addresses.max_requests;
-    p.rows.max_context_len = a.max_context_len;
+    p.rows.max_requests = static_cast<int32_t>(addresses.max_requests);
+    p.rows.max_context_len = static_cast<int32_t>(a.max_context_len);
     check::at_least(kOp, "window", a.window, 1);
-    p.window = a.window;
+    // No request is longer.
+    p.window = static_cast<int32_t>(std::min<int64_t>(a.window, kInt32Max));
     check_page_tables(p, t);
     check_state_locs(p, t);
     check_window_locs(p, t, a.window_block);
     check_dummies("dummy_slots", a.dummy_slots, p.dummy_slots);
     check_dummies("dummy_pages", a.dummy_pages, p.dummy_pages);
-    p.rows.max_seq_len = covered_length(p, kInt32Max);
+    p.rows.max_seq_len = static_cast<int32_t>(covered_length(p, kInt32Max));
     return p;
 }
 

@@ -7,31 +7,32 @@
 #include "common/step_launch.h"
 
 // Arrays of 6 are in table order, of 2 for ratios 4 and 128; lengths are numbers because launch stubs repeat the
-// structs outside their namespace.
+// structs outside their namespace. Every block reads them from cold memory, so that members are as narrow as they can be.
 struct StepParams {
-    StepRowsParams rows;
     PoolAddress pools[6];
-    int64_t window;              // tokens that the sliding window keeps
-    int64_t capacity_groups[2];  // entries of the dense outputs
-    int64_t max_pos;             // rows of the RoPE tables of groups
-    int64_t rope_dim;            // D: elements of a row
-    int64_t token_max_pos[2];    // the same of tokens, of both bases
-    int64_t page_row_elems[6];   // elements between two rows of a page table
-    int32_t work_before[18];     // on a device: nanoseconds of work before each stage, and of all of them
-    int32_t scanned_width;       // on a device: the most tokens of a row that V scans; -1: it scans none
-    int32_t holds_any_groups;    // on a device: no rows complete more groups than the outputs hold
+    StepRowsParams rows;
+    int32_t window;              // tokens that the sliding window keeps
+    int32_t page_row_elems[6];   // elements between two rows of a page table
+    int32_t capacity_groups[2];  // entries of the dense outputs
+    int32_t max_pos;             // rows of the RoPE tables of groups
+    int32_t rope_dim;            // D: elements of a row
+    int32_t token_max_pos[2];    // the same of tokens, of both bases
+    int32_t token_rope_dim[2];
     int32_t page_columns[6];     // of a page table; 0: not asked for
     int32_t state_columns[2];    // of c4_state_locs and c128_state_locs
     int32_t window_rows;         // rows of window_locs: requests * window_block
     int32_t window_columns;      // K
-    int32_t token_rope_dim[2];   // elements of their rows
-    int32_t token_rope_type[2];  // element type of them, see element_type.h
     int32_t window_block;        // rows of window_locs that belong to one request
     int32_t dummy_slots[6];      // what stands for no slot, by pool
     int32_t dummy_pages[6];      // what stands for no page
     int32_t wanted;              // bit f: field f of step_fields.h is asked for
-    int32_t wide_slots;          // bit pool: its slots are int64
-    int32_t pair_slots;          // bit pool: its slots are pairs (page, offset) of int32
+    int32_t scanned_width;       // on a device: the most tokens of a row that V scans; -1: it scans none
+    uint16_t work_before[18];    // on a device: of the launch's work, what comes before each stage, and all of it
+    int8_t token_rope_type[2];   // element type of their rows, see element_type.h
+    int8_t holds_any_groups;     // on a device: no rows complete more groups than the outputs hold
+    uint8_t wide_slots;          // bit pool: its slots are int64
+    uint8_t pair_slots;          // bit pool: its slots are pairs (page, offset) of int32
+    uint8_t reserved[3];         // keeps the struct free of padding
 };
 
 // Where everything lies in global memory; 0 for what is not given or not asked for.
@@ -49,6 +50,7 @@ struct StepAddresses {
 namespace dsv4 {
 
 static_assert(sizeof(StepAddresses::fields) == kNumStepFields * sizeof(uint64_t));
+static_assert(sizeof(StepParams) == 384 && sizeof(PoolAddress) == 24 && sizeof(StepRowsParams) == 32);
 
 DSV4_HOST_DEVICE constexpr bool wants(const StepParams& p, int32_t field) { return (p.wanted >> field & 1) != 0; }
 
@@ -168,10 +170,10 @@ DSV4_HOST_DEVICE constexpr int64_t unchecked_width(const StepParams& p) {
     }
     for (int32_t which = 0; which < 2; ++which) {
         if (p.state_columns[which] != 0) {
-            width = min_of(width, p.state_columns[which] - state_lead(ratio_of(which)));
+            width = min_of<int64_t>(width, p.state_columns[which] - state_lead(ratio_of(which)));
         }
     }
-    return p.window_columns != 0 ? min_of(width, p.window_columns - p.window) : width;
+    return p.window_columns != 0 ? min_of<int64_t>(width, p.window_columns - p.window) : width;
 }
 
 // What the rows before one have taken of the outputs, and what the outputs hold.

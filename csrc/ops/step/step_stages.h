@@ -18,18 +18,17 @@ constexpr int32_t kStagePages = 8;      // + pool
 constexpr int32_t kStageStates = 14;
 constexpr int32_t kStageWindows = 16;
 constexpr int32_t kNumStepStages = 17;
-static_assert(sizeof(StepParams::work_before) == (kNumStepStages + 1) * sizeof(int32_t));
+static_assert(sizeof(StepParams::work_before) == (kNumStepStages + 1) * sizeof(uint16_t));
 
 constexpr int64_t kStageSetupNs = 400;
-constexpr int64_t kMostStageNs = INT32_MAX / kNumStepStages;
 // Times the time of an entry of the tail that one of a row takes: of slots and positions, and of RoPE rows.
 constexpr int64_t kEntryTimes = 16;
 constexpr int64_t kRopeTimes = 8;
 
 // Rows that complete groups of a ratio, as far as the host can know.
 DSV4_HOST_DEVICE constexpr int64_t expected_rows(const StepParams& p, int32_t which) {
-    const int64_t tokens = form_has_operand(p.rows.form) ? p.rows.num_tokens : p.rows.num_rows * p.rows.width;
-    return min_of(p.rows.num_rows, min_of(p.capacity_groups[which], tokens / ratio_of(which)));
+    const int64_t tokens = form_has_operand(p.rows.form) ? p.rows.num_tokens : int64_t{p.rows.num_rows} * p.rows.width;
+    return min_of<int64_t>(p.rows.num_rows, min_of<int64_t>(p.capacity_groups[which], tokens / ratio_of(which)));
 }
 
 // What comes entry by entry: for tokens, or for the groups of 1 << shift tokens.
@@ -80,7 +79,7 @@ DSV4_HOST_DEVICE constexpr RopeOutputs rope_outputs(const StepParams& p, int32_t
     const int32_t elem_bytes = element_bytes(kFloat32);
     return RopeOutputs{which == 0 ? kShiftC4 : kShiftC128,
                        kFieldC4Cos + 2 * which,
-                       static_cast<int32_t>(p.rope_dim) * elem_bytes,
+                       p.rope_dim * elem_bytes,
                        elem_bytes,
                        p.capacity_groups[which],
                        p.max_pos};
@@ -126,6 +125,14 @@ DSV4_HOST_DEVICE constexpr int64_t stage_ns(const StepParams& p, int32_t stage) 
     return ns < 0 ? 0 : kStageSetupNs + ns + bytes / kBytesPerNs;
 }
 
+DSV4_HOST_DEVICE constexpr int64_t work_ns(const StepParams& p) {
+    int64_t ns = 0;
+    for (int32_t stage = 0; stage < kNumStepStages; ++stage) {
+        ns += stage_ns(p, stage);
+    }
+    return ns;
+}
+
 // Whether the outputs hold the groups of any rows that bring no more tokens than they hold.
 DSV4_HOST_DEVICE constexpr bool hold_any_groups(const StepParams& p) {
     for (int32_t which = 0; which < 2; ++which) {
@@ -143,10 +150,14 @@ DSV4_HOST_DEVICE constexpr bool hold_any_groups(const StepParams& p) {
 DSV4_HOST_DEVICE constexpr void plan_launch(StepParams& p) {
     p.scanned_width = static_cast<int32_t>(max_of<int64_t>(-1, min_of(kMostScannedTokens, unchecked_width(p))));
     p.holds_any_groups = hold_any_groups(p) ? 1 : 0;
+    int32_t shift = 0;
+    while (ceil_div<int64_t>(work_ns(p), int64_t{1} << shift) + kNumStepStages > UINT16_MAX) {
+        ++shift;
+    }
     p.work_before[0] = 0;
     for (int32_t stage = 0; stage < kNumStepStages; ++stage) {
-        const int64_t ns = min_of<int64_t>(kMostStageNs, stage_ns(p, stage));
-        p.work_before[stage + 1] = p.work_before[stage] + static_cast<int32_t>(ns);
+        const int64_t work = ceil_div<int64_t>(stage_ns(p, stage), int64_t{1} << shift);
+        p.work_before[stage + 1] = static_cast<uint16_t>(p.work_before[stage] + work);
     }
 }
 
@@ -196,9 +207,9 @@ DSV4_HOST_DEVICE constexpr bool counts_groups(const StepParams& p, const BlockSh
 DSV4_HOST_DEVICE constexpr int64_t step_blocks(const StepParams& p, int64_t cores) {
     int64_t chunk_bytes = 0;
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
-        chunk_bytes += p.page_columns[pool] > kPageTileEntries ? 4 * p.rows.num_rows * p.page_columns[pool] : 0;
+        chunk_bytes += p.page_columns[pool] > kPageTileEntries ? int64_t{4} * p.rows.num_rows * p.page_columns[pool] : 0;
     }
-    return blocks_for_work(p.work_before[kNumStepStages] + chunk_bytes / kBytesPerNs, cores);
+    return blocks_for_work(work_ns(p) + chunk_bytes / kBytesPerNs, cores);
 }
 
 }  // namespace dsv4
