@@ -25,5 +25,4 @@ extern "C" __global__ __aicore__ void fill_step(GM_ADDR error_lanes, StepAddress
     step.rope_rows<dsv4::kRatioC4>(dsv4::kStageRope);
     step.rope_rows<dsv4::kRatioC128>(dsv4::kStageRope + 1);
     step.rope_rows<1>(dsv4::kStageTokenRope);
-    step.rope_rows<1>(dsv4::kStageTokenRope + 1);
 }

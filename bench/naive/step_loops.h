@@ -93,14 +93,14 @@ class StepLoops {
         }
     }
 
-    // Rows of both RoPE tables at the positions of groups or of tokens (ratio 1), of whole 32-bit words
+    // Rows of RoPE tables at the positions of groups or of tokens (ratio 1), of whole 32-bit words
     template <int64_t ratio>
     __aicore__ inline void rope_rows(int32_t stage) {
-        const RopeOutputs outputs = rope_outputs(p_, stage);
-        const bool of_tokens = stage >= kStageTokenRope;
-        const int32_t first = of_tokens ? outputs.field - kFieldMainCos : 0;
-        rope_rows<ratio>(of_tokens ? memory_.token_rope[first] : memory_.rope_cos, outputs.field, outputs);
-        rope_rows<ratio>(of_tokens ? memory_.token_rope[first + 1] : memory_.rope_sin, outputs.field + 1, outputs);
+        const RopeOutputs outputs = rope_outputs(stage);
+        const uint64_t groups[2] = {memory_.rope_cos, memory_.rope_sin};
+        for (int32_t i = 0; i < outputs.count; ++i) {
+            rope_rows<ratio>(ratio == 1 ? memory_.token_rope[i] : groups[i], outputs.field + i, rope_row(p_, stage, i));
+        }
     }
 
     // c4_state_locs or c128_state_locs: int32 [B, columns]
@@ -207,16 +207,17 @@ class StepLoops {
     }
 
     template <int64_t ratio>
-    __aicore__ inline void rope_rows(uint64_t table, int32_t field, const RopeOutputs& outputs) {
+    __aicore__ inline void rope_rows(uint64_t table, int32_t field, const RopeRow& rope) {
         if (!wants(p_, field)) {
             return;
         }
-        const int64_t words = outputs.row_bytes / 4;
+        const int64_t words = rope.bytes / 4;
+        const int64_t entries = ratio == 1 ? p_.rows.num_tokens : p_.capacity_groups[ratio == kRatioC4 ? 0 : 1];
         values_.begin(out(field), before<ratio>() * words);
-        each_entry<ratio>(outputs.entries, [&](int64_t, int64_t unit) {
+        each_entry<ratio>(entries, [&](int64_t, int64_t unit) {
             const int64_t position = unit < 0 ? 0 : group_position(unit, ratio);
             for (int64_t d = 0; d < words; ++d) {
-                values_.push(element<int32_t>(kernel::at(table), outputs.max_pos * words, position * words + d));
+                values_.push(element<int32_t>(kernel::at(table), rope.max_pos * words, position * words + d));
             }
         });
         values_.end();

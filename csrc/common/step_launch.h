@@ -30,7 +30,7 @@ static_assert(kScratchElems >= round_up<int64_t>(kMaxDeviceRows + 1, kLaneElems)
 // Three int64 inputs of a chunk, of which offsets have one entry more; what is left serves the scan of them.
 constexpr int64_t kRowInputElems = 3 * kChunkRows * 2 + kLaneElems;
 constexpr int64_t kRowScanElems = kScratchElems - kRowInputElems;
-static_assert(kScratchElems >= 4 * kMaxRopeDim, "two rows of both RoPE tables");
+static_assert(kScratchElems >= 8 * kMaxRopeDim, "two rows of four RoPE tables");
 
 // A prefix has one entry more than there are rows.
 DSV4_HOST_DEVICE constexpr int64_t row_array_elems(int64_t num_rows) {

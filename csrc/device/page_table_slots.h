@@ -21,6 +21,12 @@ struct RunPages {
     }
 };
 
+// Pools whose tables have pages of one size and as many columns, so that a unit's page is the same in all of them.
+struct AlikePools {
+    int32_t pool[kTokenPools];
+    uint32_t count;
+};
+
 __aicore__ inline RunPages pages_of(const UnitRun& run, const PoolAddress& a) {
     RunPages pages{page_of(run.first, a.page_shift), page_of(run.first + run.begin, a.page_shift),
                    page_of(run.first + run.end - 1, a.page_shift) + 1, 0};
@@ -29,17 +35,36 @@ __aicore__ inline RunPages pages_of(const UnitRun& run, const PoolAddress& a) {
     return pages;
 }
 
-__aicore__ inline void fetch_pages(const SlotTile& t, int32_t pool, const GlobalTensor<int32_t>& table,
-                                   int64_t request, const RunPages& pages, uint32_t area) {
-    const PoolAddress& a = t.address(pool);
-    t.fetch_entries(pool, table, page_entry_elems(request, pages.begin, a),
-                    area + static_cast<uint32_t>(pages.begin - pages.first),
-                    static_cast<uint32_t>(pages.wrap - pages.begin), t.ids());
-    if (pages.wrap < pages.end) {
-        t.fetch_entries(pool, table, page_entry_elems(request, pages.wrap, a), area + pages.head_elems(),
-                        static_cast<uint32_t>(pages.end - pages.wrap), t.ids());
+// The tables of such pools, and where the ids of pages go.
+class PageIds {
+  public:
+    __aicore__ inline PageIds(const SlotTile& t, const AlikePools& pools)
+        : t_(t), pools_(pools), words_(t.address(pools.pool[0]).is_int64 != 0 ? 2 : 1) {
+        for (uint32_t i = 0; i < pools.count; ++i) {
+            tables_[i] = t.table(pools.pool[i]);
+            ids_[i] = words_ == 2 ? t.wide() : t.ids(pools.pool[i]);
+            AscendC::Duplicate(ids_[i], int32_t{0}, static_cast<int32_t>(words_ * kPageIdElems));
+        }
     }
-}
+
+    // Of the pages [first, end), which lie next to each other from a column on, to the entries from `lane` on.
+    __aicore__ inline void fetch(int64_t request, int64_t first, int64_t end, uint32_t lane) const {
+        const int64_t column = page_column(first, t_.address(pools_.pool[0]));
+        const uint32_t left = lane * words_ % static_cast<uint32_t>(kLaneElems);
+        for (uint32_t i = 0; i < pools_.count; ++i) {
+            const int64_t entry = request * t_.address(pools_.pool[i]).row_elems + column;
+            load_padded(ids_[i][lane * words_ - left], tables_[i][static_cast<uint64_t>(entry) * words_],
+                        static_cast<uint32_t>(end - first) * words_, left, int32_t{0});
+        }
+    }
+
+  private:
+    const SlotTile& t_;
+    const AlikePools& pools_;
+    GlobalTensor<int32_t> tables_[kTokenPools];
+    LocalTensor<int32_t> ids_[kTokenPools];
+    uint32_t words_;
+};
 
 // The lanes from page `wrap` on find their ids in the second area.
 __aicore__ inline void skip_to_tail(const SlotTile& t, const LocalTensor<int32_t>& index, const UnitRun& run,
@@ -60,13 +85,9 @@ __aicore__ inline void skip_to_tail(const SlotTile& t, const LocalTensor<int32_t
 
 // Fetches the page ids of all runs, 0 elsewhere, and makes `index` meanwhile: where the unit of a lane lies from the
 // start of ids() on.
-__aicore__ inline void fetch_ids(const SlotTile& t, int32_t pool, const LocalTensor<int32_t>& index) {
-    const PoolAddress& a = t.address(pool);
-    const GlobalTensor<int32_t> table = t.table(pool);
-    AscendC::Duplicate(t.ids(), int32_t{0}, static_cast<int32_t>(kPageIdElems));
-    if (a.is_int64 != 0) {
-        AscendC::Duplicate(t.wide(), int32_t{0}, static_cast<int32_t>(2 * kPageIdElems));
-    }
+__aicore__ inline void fetch_ids(const SlotTile& t, const AlikePools& pools, const LocalTensor<int32_t>& index) {
+    const PoolAddress& a = t.address(pools.pool[0]);
+    const PageIds ids(t, pools);
     AscendC::Duplicate(index, int32_t{0}, t.lanes());
     t.begin_fetch();
     AscendC::PipeBarrier<PIPE_V>();
@@ -74,16 +95,20 @@ __aicore__ inline void fetch_ids(const SlotTile& t, int32_t pool, const LocalTen
     bool wraps = false;
     t.each_run([&](const UnitRun& run) {
         const RunPages pages = pages_of(run, a);
-        fetch_pages(t, pool, table, run.request, pages, area);
-        const int64_t in_page = run.first - pages.first * (int64_t{1} << a.page_shift);
+        ids.fetch(run.request, pages.begin, pages.wrap, area + static_cast<uint32_t>(pages.begin - pages.first));
+        if (pages.wrap < pages.end) {
+            ids.fetch(run.request, pages.wrap, pages.end, area + pages.head_elems());
+            wraps = true;
+        }
+        const int64_t in_page = offset_in_page(run.first, a.page_shift);
         AscendC::Adds(index[run.area], t.iota(),
                       static_cast<int32_t>((static_cast<int64_t>(area) << a.page_shift) + in_page), run.lanes);
-        wraps = wraps || pages.wrap < pages.end;
         area += pages.elems();
     });
     t.end_fetch();
-    if (a.is_int64 != 0 && area > 0) {
-        AscendC::Cast(t.ids(), t.wide().template ReinterpretCast<int64_t>(), AscendC::RoundMode::CAST_NONE, area);
+    if (a.is_int64 != 0) {
+        AscendC::Cast(t.ids(pools.pool[0]), t.wide().template ReinterpretCast<int64_t>(), AscendC::RoundMode::CAST_NONE,
+                      kPageIdElems);
     }
     AscendC::PipeBarrier<PIPE_V>();
     if (wraps) {
@@ -98,30 +123,33 @@ __aicore__ inline void fetch_ids(const SlotTile& t, int32_t pool, const LocalTen
 }
 
 // With i counted from the start of the run's first page: slot = id[i / P] * P + i % P.
-__aicore__ inline void slots_from_pages(const SlotTile& t, int32_t pool) {
-    const int32_t shift = t.address(pool).page_shift;
-    const LocalTensor<int32_t> slots = t.tile(pool);  // i, to begin with
-    fetch_ids(t, pool, slots);
+__aicore__ inline void slots_from_pages(const SlotTile& t, const AlikePools& pools) {
+    const int32_t shift = t.address(pools.pool[0]).page_shift;
+    const LocalTensor<int32_t> index = t.tile(pools.pool[0]);  // i
+    fetch_ids(t, pools, index);
     const LocalTensor<int32_t> page = t.aux();
     const LocalTensor<int32_t> id_bytes = t.result();
-    const LocalTensor<int32_t> page_start = t.spare();
+    const LocalTensor<int32_t> offset = t.spare();
     const LocalTensor<int32_t> id = t.index();
-    AscendC::ShiftRight(page, slots, shift, t.lanes());
+    AscendC::ShiftRight(page, index, shift, t.lanes());
     AscendC::PipeBarrier<PIPE_V>();
     AscendC::ShiftLeft(id_bytes, page, int32_t{2}, t.lanes());
-    AscendC::ShiftLeft(page_start, page, shift, t.lanes());
+    AscendC::ShiftLeft(offset, page, shift, t.lanes());
     AscendC::PipeBarrier<PIPE_V>();
-    AscendC::Sub(slots, slots, page_start, t.lanes());
-    AscendC::Gather(id, t.ids(), id_bytes.template ReinterpretCast<uint32_t>(), uint32_t{0}, t.used());
-    AscendC::PipeBarrier<PIPE_V>();
-    AscendC::ShiftLeft(page_start, id, shift, t.lanes());
-    AscendC::Maxs(page, id, int32_t{0}, t.lanes());
-    AscendC::PipeBarrier<PIPE_V>();
-    AscendC::Add(slots, slots, page_start, t.lanes());
-    AscendC::Mins(page, page, int32_t{1}, t.lanes());
-    AscendC::PipeBarrier<PIPE_V>();
-    // No page, no slot.
-    AscendC::Mul(slots, slots, page, t.lanes());
+    AscendC::Sub(offset, index, offset, t.lanes());
+    for (uint32_t i = 0; i < pools.count; ++i) {
+        const LocalTensor<int32_t> slots = t.tile(pools.pool[i]);
+        AscendC::Gather(id, t.ids(pools.pool[i]), id_bytes.template ReinterpretCast<uint32_t>(), uint32_t{0}, t.used());
+        AscendC::PipeBarrier<PIPE_V>();
+        AscendC::ShiftLeft(slots, id, shift, t.lanes());
+        AscendC::Maxs(page, id, int32_t{0}, t.lanes());
+        AscendC::PipeBarrier<PIPE_V>();
+        AscendC::Add(slots, slots, offset, t.lanes());
+        AscendC::Mins(page, page, int32_t{1}, t.lanes());
+        AscendC::PipeBarrier<PIPE_V>();
+        // No page, no slot.
+        AscendC::Mul(slots, slots, page, t.lanes());
+    }
 }
 
 }  // namespace dsv4::kernel

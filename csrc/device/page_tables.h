@@ -39,7 +39,8 @@ class PageTables {
         for (int64_t row = share.begin; row < share.end; row += tile_rows) {
             const uint32_t count = static_cast<uint32_t>(min_of(tile_rows, share.end - row));
             for (uint32_t i = 0; i < count; ++i) {
-                add(row + i, 0, columns);
+                const StepRow step = rows_.row(row + i);
+                add(row + i, page_span(pool, step, p_), 0, columns);
             }
             make_tile();
             store_strided_rows(out_[entry_elems(row, 0)], pages_, count, columns, p_.page_row_elems[pool], pitch);
@@ -47,20 +48,16 @@ class PageTables {
     }
 
   private:
-    // Entries [column, column + entries) of a row of the output, which the tile holds from `area` on.
+    // Entries [column, column + entries) of a row of the output, which the tile holds from `area` on, and those of them
+    // that name pages, none for padding.
     struct Stretch {
         int32_t row;
         int32_t column;
         uint32_t entries;
         uint32_t area;
+        PageSpan pages;
     };
     static constexpr uint32_t kMostStretches = 128;
-
-    // Entries of a stretch that name pages.
-    struct TileSpan {
-        int64_t begin;
-        int64_t end;
-    };
 
     __aicore__ inline void start(int32_t pool) {
         if (!started_) {
@@ -114,7 +111,7 @@ class PageTables {
                 store_stretches();
             }
             const uint32_t entries = static_cast<uint32_t>(min_of<int64_t>(end - column, tile_entries_ - used_));
-            add(row, column, entries);
+            add(row, span, column, entries);
             column += entries;
         }
         store_nothing(row, end, columns_);
@@ -142,15 +139,11 @@ class PageTables {
         used_ = 0;
     }
 
-    __aicore__ inline void add(int64_t row, int64_t column, uint32_t entries) {
-        stretches_[count_++] = Stretch{static_cast<int32_t>(row), static_cast<int32_t>(column), entries, used_};
+    // span: of the whole row.
+    __aicore__ inline void add(int64_t row, const PageSpan& span, int64_t column, uint32_t entries) {
+        stretches_[count_++] = Stretch{static_cast<int32_t>(row), static_cast<int32_t>(column), entries, used_,
+                                       PageSpan{max_of(span.begin, column), min_of(span.end, column + entries)}};
         used_ += round_up<uint32_t>(entries, kLaneElems);
-    }
-
-    __aicore__ inline TileSpan span_of(const Stretch& stretch, const StepRow& row) const {
-        const PageSpan span = page_span(pool_, row, p_);
-        return TileSpan{max_of<int64_t>(span.begin, stretch.column),
-                        min_of<int64_t>(span.end, int64_t{stretch.column} + stretch.entries)};
     }
 
     // Makes the entries of the stretches added since the last tile, for MTE3.
@@ -163,10 +156,8 @@ class PageTables {
         order<AscendC::HardEvent::V_MTE2>();
         for (uint32_t i = 0; i < count_; ++i) {
             const Stretch& stretch = stretches_[i];
-            const StepRow row = rows_.row(stretch.row);
-            const TileSpan span = span_of(stretch, row);
-            if (span.begin < span.end) {
-                fetch(stretch, rows_.request(stretch.row), span);
+            if (stretch.pages.begin < stretch.pages.end) {
+                fetch(stretch, rows_.request(stretch.row), stretch.pages);
             }
         }
         order<AscendC::HardEvent::MTE2_V>();
@@ -202,7 +193,7 @@ class PageTables {
         }
         AscendC::PipeBarrier<PIPE_V>();
         for (uint32_t i = 0; i < count_; ++i) {
-            if (stretches_[i].column == 0 && rows_.count(stretches_[i].row) == 0) {
+            if (stretches_[i].column == 0 && stretches_[i].pages.end == 0) {
                 AscendC::Duplicate(target[stretches_[i].area * elems], kPaddingPage, static_cast<int32_t>(elems));
             }
         }
@@ -224,7 +215,7 @@ class PageTables {
                        static_cast<uint32_t>(kLaneElems)];
     }
 
-    __aicore__ inline void fetch(const Stretch& stretch, int64_t request, const TileSpan& span) {
+    __aicore__ inline void fetch(const Stretch& stretch, int64_t request, const PageSpan& span) {
         const PoolAddress& a = p_.pools[source_];
         const uint32_t pages = static_cast<uint32_t>(span.end - span.begin);
         if (contiguous_) {
@@ -246,7 +237,7 @@ class PageTables {
     }
 
     // Of a table of pages: the page itself, or that of a base whose pages are of another size.
-    __aicore__ inline void fetch_pages(const Stretch& stretch, int64_t request, const TileSpan& span,
+    __aicore__ inline void fetch_pages(const Stretch& stretch, int64_t request, const PageSpan& span,
                                        const PoolAddress& a) {
         for (int64_t page = span.begin; page < span.end;) {
             const int64_t source_page = source_page_of(page, a);
@@ -274,7 +265,7 @@ class PageTables {
     template <typename Body>
     __aicore__ inline void each_page(const Body& body) {
         for (uint32_t i = 0; i < count_; ++i) {
-            const TileSpan span = span_of(stretches_[i], rows_.row(stretches_[i].row));
+            const PageSpan& span = stretches_[i].pages;
             for (int64_t page = span.begin; page < span.end; ++page) {
                 body(stretches_[i], page);
             }

@@ -18,10 +18,14 @@ class PoolSlots {
         : tile_(pools, tables, iota, scratch) {}
 
     // Begins a tile. Whatever read the last result has been ordered before V and MTE2 by the caller.
-    // used: lanes of all areas together, at most kSlotTileLanes; areas follow each other.
-    __aicore__ inline void start(const UnitRun* runs, uint32_t num_runs, uint32_t used) {
+    // used: lanes of all areas together, at most kSlotTileLanes; areas follow each other. pools: a bit for each token pool
+    // whose slots will be asked for, so that they can be made together.
+    __aicore__ inline void start(const UnitRun* runs, uint32_t num_runs, uint32_t used, uint32_t pools = 0) {
         tile_.start(runs, num_runs, used);
+        pools_ = pools;
         ready_ = 0;
+        all_whole_ = true;
+        tile_.every_run([&](const UnitRun& run) { all_whole_ = all_whole_ && run.whole(); });
     }
 
     // int32 slots of a pool, `dummy` in lanes without one, made by V. The result lasts until the next call.
@@ -35,8 +39,10 @@ class PoolSlots {
             AscendC::Adds(target, found, int32_t{0}, tile_.lanes());
         }
         AscendC::PipeBarrier<PIPE_V>();
-        tile_.every_run([&](const UnitRun& run) { mask_run(target, run, dummy); });
-        AscendC::PipeBarrier<PIPE_V>();
+        if (!all_whole_) {
+            tile_.every_run([&](const UnitRun& run) { mask_run(target, run, dummy); });
+            AscendC::PipeBarrier<PIPE_V>();
+        }
         return target;
     }
 
@@ -107,7 +113,11 @@ class PoolSlots {
             prepare(a.base);
         }
         if (a.kind == kPages) {
-            slots_from_pages(tile_, pool);
+            const AlikePools pools = alike(pool);
+            slots_from_pages(tile_, pools);
+            for (uint32_t i = 0; i < pools.count; ++i) {
+                ready_ |= 1 << pools.pool[i];
+            }
         } else if (a.kind == kSlots) {
             slots_from_entries(tile_, pool);
         } else if (a.kind == kMapped) {
@@ -121,6 +131,20 @@ class PoolSlots {
         }
         AscendC::PipeBarrier<PIPE_V>();
         ready_ |= 1 << pool;
+    }
+
+    // The pool and, where its ids need no room of their own to be narrowed in, others that are asked for.
+    __aicore__ inline AlikePools alike(int32_t pool) const {
+        const PoolAddress& a = tile_.address(pool);
+        AlikePools pools{{pool}, 1};
+        for (int32_t other = 0; a.is_int64 == 0 && other < kNumPools; ++other) {
+            const PoolAddress& b = tile_.address(other);
+            if (other != pool && ((pools_ & ~ready_) >> other & 1) != 0 && b.kind == kPages && b.is_int64 == 0 &&
+                b.page_shift == a.page_shift && b.columns == a.columns) {
+                pools.pool[pools.count++] = other;
+            }
+        }
+        return pools;
     }
 
     // target = found where that is at least `least`, else dummy.
@@ -177,7 +201,9 @@ class PoolSlots {
     }
 
     SlotTile tile_;
+    uint32_t pools_ = 0;
     uint32_t ready_ = 0;  // bit pool: its tile is made
+    bool all_whole_ = false;
 };
 
 }  // namespace dsv4::kernel

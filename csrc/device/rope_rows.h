@@ -19,12 +19,14 @@ class RopeRows {
         if (part.empty()) {
             return;
         }
-        const RopeOutputs outputs = rope_outputs(rows_.step(), stage);
-        const int64_t live = rows_.total(outputs.shift);
-        const BlockShare share = part.uneven_share(outputs.entries, live, kRopeTimes, 1);
-        start(outputs);
+        const StepParams& p = rows_.step();
+        const bool of_tokens = stage == kStageTokenRope;
+        shift_ = of_tokens ? 0 : stage == kStageRope ? kShiftC4 : kShiftC128;
+        const int64_t entries = of_tokens ? p.rows.num_tokens : p.capacity_groups[stage - kStageRope];
+        const BlockShare share = part.uneven_share(entries, rows_.total(shift_), kRopeTimes, 1);
         rows_.next_stage();
-        runs_.start(rows_, outputs.shift, share, tile_rows_, 1);
+        start(stage, entries);
+        runs_.start(rows_, shift_, share, tile_rows_, 1);
         while (runs_.next_tile()) {
             order<AscendC::HardEvent::MTE3_MTE2>();
             order<AscendC::HardEvent::MTE3_V>();
@@ -32,88 +34,99 @@ class RopeRows {
                 if (runs_[i].empty()) {
                     repeat_first_rows(runs_[i]);
                 } else {
-                    fetch(runs_[i], outputs.shift);
+                    fetch(runs_[i]);
                 }
             }
             order<AscendC::HardEvent::MTE2_MTE3>();
             order<AscendC::HardEvent::V_MTE3>();
             // Areas follow each other without gaps.
             for (uint32_t i = 0; i < count_; ++i) {
-                store_rows(outs_[i][static_cast<uint64_t>(runs_.entry()) * row_halves_], tile(i, 0), runs_.used(),
-                           row_halves_, pitch_);
+                const Table& t = tables_[i];
+                store_rows(t.out[static_cast<uint64_t>(runs_.entry()) * t.row_halves], t.tile, runs_.used(), t.row_halves,
+                           t.pitch);
             }
         }
     }
 
   private:
-    // Where the tables, the outputs and their rows of position 0 and tiles in UB are.
-    __aicore__ inline void start(const RopeOutputs& outputs) {
-        // Tables of tokens lie in the order of their fields.
-        const bool of_tokens = outputs.field >= kFieldMainCos;
+    // A table, its output, and where a tile of rows lies in UB, behind them the row of position 0.
+    struct Table {
+        GlobalTensor<uint16_t> in, out;
+        LocalTensor<uint16_t> tile;
+        int64_t max_pos;      // rows
+        uint32_t row_halves;  // 16-bit units of a row
+        uint32_t pitch;       // of two rows in UB, 16-bit units
+        int32_t nan;          // bits of elements that are no number
+    };
+
+    __aicore__ inline void start(int32_t stage, int64_t entries) {
+        const StepParams& p = rows_.step();
         const uint64_t groups[2] = {memory_.rope_cos, memory_.rope_sin};
-        const uint64_t* tables = of_tokens ? &memory_.token_rope[outputs.field - kFieldMainCos] : groups;
-        max_pos_ = outputs.max_pos;
-        row_halves_ = static_cast<uint32_t>(outputs.row_bytes) / 2;
-        pitch_ = round_up<uint32_t>(row_halves_, 2 * static_cast<uint32_t>(kLaneElems));
-        area_rows_ = static_cast<uint32_t>(kScratchElems) / pitch_;
-        tile_rows_ = area_rows_ - 1;
-        nan_ = outputs.elem_bytes == 4 ? kNanFloat : kTwoNanHalves;
-        has_first_rows_ = false;
         count_ = 0;
-        for (int32_t i = 0; i < 2; ++i) {
-            if (wants(rows_.step(), outputs.field + i)) {
-                tables_[count_] = global<uint16_t>(at(tables[i]), static_cast<uint64_t>(max_pos_) * row_halves_);
-                outs_[count_] = global<uint16_t>(at(memory_.fields[outputs.field + i]),
-                                                 static_cast<uint64_t>(outputs.entries) * row_halves_);
-                ++count_;
+        uint32_t row_words = 0;  // of UB, of all tables together
+        const RopeOutputs outputs = rope_outputs(stage);
+        for (int32_t i = 0; i < outputs.count; ++i) {
+            const RopeRow row = rope_row(p, stage, i);
+            if (!wants(p, outputs.field + i) || row.bytes == 0) {
+                continue;
             }
+            Table& t = tables_[count_++];
+            t.max_pos = row.max_pos;
+            t.row_halves = static_cast<uint32_t>(row.bytes) / 2;
+            t.pitch = round_up<uint32_t>(t.row_halves, 2 * static_cast<uint32_t>(kLaneElems));
+            t.nan = row.elem_bytes == 4 ? kNanFloat : kTwoNanHalves;
+            t.in = global<uint16_t>(at(stage == kStageTokenRope ? memory_.token_rope[i] : groups[i]),
+                                    static_cast<uint64_t>(t.max_pos) * t.row_halves);
+            t.out = global<uint16_t>(at(memory_.fields[outputs.field + i]), static_cast<uint64_t>(entries) * t.row_halves);
+            row_words += t.pitch / 2;
         }
+        tile_rows_ = static_cast<uint32_t>(kScratchElems) / row_words - 1;
+        uint32_t words = 0;
+        for (uint32_t i = 0; i < count_; ++i) {
+            tables_[i].tile = rows_.scratch()[words].template ReinterpretCast<uint16_t>();
+            words += (tile_rows_ + 1) * tables_[i].pitch / 2;
+        }
+        has_first_rows_ = false;
     }
 
-    // Padding and the tail have the row of position 0. It lies behind the rows of each tile.
+    // Padding and the tail have the row of position 0.
     __aicore__ inline void repeat_first_rows(const UnitRun& run) {
         if (!has_first_rows_) {
             for (uint32_t i = 0; i < count_; ++i) {
-                load(tile(i, tile_rows_), tables_[i], row_halves_);
+                load(tables_[i].tile[tile_rows_ * tables_[i].pitch], tables_[i].in, tables_[i].row_halves);
             }
             order<AscendC::HardEvent::MTE2_V>();
             has_first_rows_ = true;
         }
         for (uint32_t i = 0; i < count_; ++i) {
-            repeat_row(tile(i, run.area).template ReinterpretCast<int16_t>(),
-                       tile(i, tile_rows_).template ReinterpretCast<int16_t>(), static_cast<uint32_t>(run.lanes), pitch_);
+            const Table& t = tables_[i];
+            repeat_row(t.tile[run.area * t.pitch].template ReinterpretCast<int16_t>(),
+                       t.tile[tile_rows_ * t.pitch].template ReinterpretCast<int16_t>(),
+                       static_cast<uint32_t>(run.lanes), t.pitch);
         }
     }
 
-    // Rows of consecutive groups lie 1 << shift rows apart. Rows past the table are NaN.
-    __aicore__ inline void fetch(const UnitRun& run, int32_t shift) {
-        const int64_t ratio = int64_t{1} << shift;
-        const int64_t position = group_position(run.first, ratio);
-        const int64_t in_table = position < max_pos_ ? ((max_pos_ - position - 1) >> shift) + 1 : 0;
+    // Rows of consecutive groups lie 1 << shift_ rows apart. Rows past the table are NaN.
+    __aicore__ inline void fetch(const UnitRun& run) {
+        const int64_t position = run.first << shift_;
         const uint32_t lanes = static_cast<uint32_t>(run.lanes);
-        const uint32_t valid = static_cast<uint32_t>(min_of<int64_t>(lanes, in_table));
         for (uint32_t i = 0; i < count_; ++i) {
+            const Table& t = tables_[i];
+            const int64_t in_table = position < t.max_pos ? ((t.max_pos - position - 1) >> shift_) + 1 : 0;
+            const uint32_t valid = static_cast<uint32_t>(min_of<int64_t>(lanes, in_table));
+            const LocalTensor<uint16_t> area = t.tile[run.area * t.pitch];
             if (valid > 0) {
-                load_rows(tile(i, run.area), tables_[i][static_cast<uint64_t>(position) * row_halves_], valid,
-                          row_halves_, static_cast<uint32_t>(ratio - 1) * row_halves_, pitch_);
+                load_rows(area, t.in[static_cast<uint64_t>(position) * t.row_halves], valid, t.row_halves,
+                          ((1u << shift_) - 1) * t.row_halves, t.pitch);
             }
             if (valid < lanes) {
-                AscendC::Duplicate(words(i, run.area + valid), nan_,
-                                   static_cast<int32_t>((lanes - valid) * pitch_ / 2));
+                AscendC::Duplicate(area[valid * t.pitch].template ReinterpretCast<int32_t>(), t.nan,
+                                   static_cast<int32_t>((lanes - valid) * t.pitch / 2));
+                // Areas follow each other as entries do.
+                rows_.errors().report(kErrorPositionOutOfRange, runs_.entry() + run.area + valid,
+                                      position + (static_cast<int64_t>(valid) << shift_));
             }
         }
-        if (valid < lanes) {
-            // Areas follow each other as entries do.
-            rows_.errors().report(kErrorPositionOutOfRange, runs_.entry() + run.area + valid, position + valid * ratio);
-        }
-    }
-
-    __aicore__ inline LocalTensor<int32_t> words(uint32_t table, uint32_t row) const {
-        return rows_.scratch()[(table * area_rows_ + row) * (pitch_ / 2)];
-    }
-
-    __aicore__ inline LocalTensor<uint16_t> tile(uint32_t table, uint32_t row) const {
-        return words(table, row).template ReinterpretCast<uint16_t>();
     }
 
     // Bits of a NaN in float32, and in two elements of either 16-bit type.
@@ -123,14 +136,10 @@ class RopeRows {
     StepRows& rows_;
     const StepAddresses& memory_;
     RowRuns runs_;
-    GlobalTensor<uint16_t> tables_[2], outs_[2];
-    int64_t max_pos_ = 0;
-    uint32_t count_ = 0;       // of the outputs that are asked for
-    uint32_t row_halves_ = 0;  // 16-bit units of a row
-    uint32_t pitch_ = 0;       // of two rows in UB
-    uint32_t area_rows_ = 0;   // of a table in UB: a tile and the row of position 0
+    Table tables_[kNumTokenRope];
+    uint32_t count_ = 0;  // of the outputs that are asked for
     uint32_t tile_rows_ = 0;
-    int32_t nan_ = 0;
+    int32_t shift_ = 0;
     bool has_first_rows_ = false;
 };
 

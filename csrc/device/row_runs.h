@@ -30,18 +30,13 @@ class RowRuns {
     __aicore__ inline bool next_tile() {
         count_ = 0;
         used_ = 0;
+        num_equal_ = 0;
         tile_entry_ = entry_;
         while (entry_ < end_ && count_ < kMaxRuns && used_ < tile_lanes_) {
             if (entry_ >= row_end_) {
                 next_row();
             }
-            const int32_t lanes = min_of(min_of(end_, row_end_) - entry_, tile_lanes_ - used_);
-            const uint32_t area = static_cast<uint32_t>(used_);
-            runs_[count_++] = request_ != kNoRequest
-                                  ? UnitRun{request_, first_ + (entry_ - row_begin_), lanes, 0, lanes, area}
-                                  : UnitRun{0, 0, lanes, 0, 0, area};
-            used_ += (lanes + area_step_ - 1) & -area_step_;
-            entry_ += lanes;
+            add(min_of(min_of(end_, row_end_) - entry_, tile_lanes_ - used_));
         }
         return count_ > 0;
     }
@@ -53,16 +48,31 @@ class RowRuns {
     __aicore__ inline const UnitRun* runs() const { return runs_; }
     __aicore__ inline const UnitRun& operator[](uint32_t run) const { return runs_[run]; }
 
-    // Runs from `run` on that are equally long: one copy moves them all.
-    __aicore__ inline uint32_t equal_runs(uint32_t run) const {
-        uint32_t end = run + 1;
-        while (end < count_ && runs_[end].lanes == runs_[run].lanes) {
-            ++end;
+    // Calls move(first entry, area, runs, lanes) for runs next to each other that are equally long: one copy moves them all.
+    template <typename Move>
+    __aicore__ inline void each_equal(const Move& move) const {
+        int64_t entry = tile_entry_;
+        for (uint32_t i = 0; i < num_equal_; ++i) {
+            const UnitRun& first = runs_[equal_[i]];
+            const uint32_t runs = (i + 1 < num_equal_ ? equal_[i + 1] : count_) - equal_[i];
+            move(entry, first.area, runs, static_cast<uint32_t>(first.lanes));
+            entry += runs * static_cast<uint32_t>(first.lanes);
         }
-        return end - run;
     }
 
   private:
+    __aicore__ inline void add(int32_t lanes) {
+        if (count_ == 0 || runs_[count_ - 1].lanes != lanes) {
+            equal_[num_equal_++] = count_;
+        }
+        const uint32_t area = static_cast<uint32_t>(used_);
+        runs_[count_++] = request_ != kNoRequest
+                              ? UnitRun{request_, first_ + (entry_ - row_begin_), lanes, 0, lanes, area}
+                              : UnitRun{0, 0, lanes, 0, 0, area};
+        used_ += (lanes + area_step_ - 1) & -area_step_;
+        entry_ += lanes;
+    }
+
     // Behind the last row there is one of padding without an end.
     __aicore__ inline int32_t end_of_row() const {
         return row_ < num_rows_ ? prefix_.GetValue(static_cast<uint32_t>(row_) + 1) : INT32_MAX;
@@ -124,6 +134,8 @@ class RowRuns {
     int32_t used_ = 0;
     uint32_t count_ = 0;
     UnitRun runs_[kMaxRuns];
+    uint32_t equal_[kMaxRuns];  // where runs of another length than the one before begin
+    uint32_t num_equal_ = 0;
 };
 
 }  // namespace dsv4::kernel

@@ -27,10 +27,11 @@ constexpr uint32_t kMaxRuns = 128;
 constexpr uint32_t kSlotTileLanes = static_cast<uint32_t>(kMaxDeviceLanes);
 constexpr uint32_t kScatteredLanes = 256;  // entries that are fetched at a time into a 32-byte block each
 
-// UB of PoolSlots, in int32: tiles of the token pools, page ids or scattered entries, and room for int64 entries, which
-// V uses for its own values once they are narrowed.
+// UB of PoolSlots, in int32: tiles of the token pools, page ids of each or scattered entries, and room for int64 entries,
+// which V uses for its own values once they are narrowed.
+constexpr uint32_t kTokenPools = 4;
 constexpr uint32_t kPageIdElems = kSlotTileLanes + kMaxRuns * kLaneElems;
-constexpr uint32_t kPoolSlotElems = 4 * kSlotTileLanes + 3 * kPageIdElems;
+constexpr uint32_t kPoolSlotElems = kTokenPools * kSlotTileLanes + (kTokenPools + 2) * kPageIdElems;
 static_assert(kPageIdElems >= kScatteredLanes * kLaneElems);
 static_assert(2 * kPageIdElems >= 4 * kSlotTileLanes, "index, aux, result, spare");
 static_assert(kPoolSlotElems <= kScratchElems);
@@ -54,14 +55,15 @@ class SlotTile {
     __aicore__ inline uint32_t used() const { return used_; }
     __aicore__ inline int32_t lanes() const { return static_cast<int32_t>(used_); }
 
-    // Slots as the pool gives them; in kinds that may lack slots 0 or less for none, less than 0 in a page ring. Groups
-    // have no base, so that one tile does.
-    __aicore__ inline LocalTensor<int32_t> tile(int32_t pool) const {
-        const uint32_t number = pool == kSwa ? 1 : pool == kC4State ? 2 : pool == kC128State ? 3 : 0;
-        return scratch_[number * kSlotTileLanes];
+    // Slots as the pool gives them; in kinds that may lack slots 0 or less for none, less than 0 in a page ring.
+    __aicore__ inline LocalTensor<int32_t> tile(int32_t pool) const { return scratch_[number(pool) * kSlotTileLanes]; }
+    // Ids of the pages of a pool, or what an entry each is fetched into.
+    __aicore__ inline LocalTensor<int32_t> ids(int32_t pool = kFull) const {
+        return scratch_[kTokenPools * kSlotTileLanes + number(pool) * kPageIdElems];
     }
-    __aicore__ inline LocalTensor<int32_t> ids() const { return scratch_[4 * kSlotTileLanes]; }
-    __aicore__ inline LocalTensor<int32_t> wide() const { return scratch_[4 * kSlotTileLanes + kPageIdElems]; }
+    __aicore__ inline LocalTensor<int32_t> wide() const {
+        return scratch_[kTokenPools * (kSlotTileLanes + kPageIdElems)];
+    }
     __aicore__ inline LocalTensor<int32_t> index() const { return wide(); }
     __aicore__ inline LocalTensor<int32_t> aux() const { return wide()[kSlotTileLanes]; }
     __aicore__ inline LocalTensor<int32_t> result() const { return wide()[2 * kSlotTileLanes]; }
@@ -125,6 +127,11 @@ class SlotTile {
     }
 
   private:
+    // Groups have no base, so that one tile does.
+    __aicore__ inline static uint32_t number(int32_t pool) {
+        return pool == kSwa ? 1 : pool == kC4State ? 2 : pool == kC128State ? 3 : 0;
+    }
+
     const PoolAddress* pools_ = nullptr;
     const uint64_t* tables_ = nullptr;
     LocalTensor<int32_t> iota_, scratch_;

@@ -29,12 +29,12 @@ class StepEntries {
         rows_.next_stage();
         runs_.start(rows_, outputs.shift, share, kSlotTileLanes, kLaneElems);
         while (runs_.next_tile()) {
-            slots_.start(runs_.runs(), runs_.count(), runs_.used());
+            slots_.start(runs_.runs(), runs_.count(), runs_.used(), slot_pools(p, outputs.stage));
             if (wants(p, outputs.positions)) {
                 write_positions(outputs);
             }
             for (int32_t pool = 0; pool < kNumPools; ++pool) {
-                if (makes_slots(outputs.stage, pool) && wants(p, kFieldSlots + pool)) {
+                if ((slot_pools(p, outputs.stage) >> pool & 1) != 0) {
                     write_slots(pool, outputs.entries);
                 }
             }
@@ -69,14 +69,10 @@ class StepEntries {
 
     template <typename T>
     __aicore__ inline void store_tile(const GlobalTensor<T>& target, const LocalTensor<T>& tile) {
-        uint64_t entry = static_cast<uint64_t>(runs_.entry());
-        for (uint32_t i = 0; i < runs_.count();) {
-            const uint32_t lanes = static_cast<uint32_t>(runs_[i].lanes);
-            const uint32_t equal = runs_.equal_runs(i);
-            store_rows(target[entry], tile[runs_[i].area], equal, lanes, round_up<uint32_t>(lanes, kLaneElems));
-            entry += equal * lanes;
-            i += equal;
-        }
+        runs_.each_equal([&](int64_t entry, uint32_t area, uint32_t runs, uint32_t lanes) {
+            store_rows(target[static_cast<uint64_t>(entry)], tile[area], runs, lanes,
+                       round_up<uint32_t>(lanes, kLaneElems));
+        });
     }
 
     StepRows& rows_;

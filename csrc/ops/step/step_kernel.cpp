@@ -27,8 +27,7 @@ extern "C" __global__ __aicore__ void fill_step(GM_ADDR error_lanes, StepAddress
     row_slots.states(1);
     row_slots.windows();
     dsv4::kernel::RopeRows rope(rows, memory);
-    for (const int32_t stage :
-         {dsv4::kStageRope, dsv4::kStageRope + 1, dsv4::kStageTokenRope, dsv4::kStageTokenRope + 1}) {
+    for (const int32_t stage : {dsv4::kStageRope, dsv4::kStageRope + 1, dsv4::kStageTokenRope}) {
         rope.write(stage);
     }
     rows.errors().flush();

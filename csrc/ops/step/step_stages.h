@@ -13,11 +13,11 @@ constexpr int32_t kStageC4 = 1;  // positions and slots
 constexpr int32_t kStageC128 = 2;
 constexpr int32_t kStageRope = 3;    // of both ratios
 constexpr int32_t kStageTokens = 5;  // positions and slots. No stage from here on needs to know of groups
-constexpr int32_t kStageTokenRope = 6;  // of both bases
-constexpr int32_t kStagePages = 8;      // + pool
-constexpr int32_t kStageStates = 14;
-constexpr int32_t kStageWindows = 16;
-constexpr int32_t kNumStepStages = 17;
+constexpr int32_t kStageTokenRope = 6;
+constexpr int32_t kStagePages = 7;  // + pool
+constexpr int32_t kStageStates = 13;
+constexpr int32_t kStageWindows = 15;
+constexpr int32_t kNumStepStages = 16;
 static_assert(sizeof(StepParams::work_before) == (kNumStepStages + 1) * sizeof(uint16_t));
 
 constexpr int64_t kStageSetupNs = 400;
@@ -45,48 +45,46 @@ DSV4_HOST_DEVICE constexpr EntryOutputs entry_outputs(const StepParams& p, int32
                                  : EntryOutputs{stage, kShiftC128, kFieldGroupPositionsC128, p.capacity_groups[1]};
 }
 
-// Whether a stage makes slots of `pool`, if they are asked for.
-DSV4_HOST_DEVICE constexpr bool makes_slots(int32_t stage, int32_t pool) {
-    return stage == kStageTokens ? !is_group_pool(pool) : pool == kC4 + (stage - kStageC4);
+// A bit for each pool whose slots a stage makes.
+DSV4_HOST_DEVICE constexpr uint32_t slot_pools(const StepParams& p, int32_t stage) {
+    constexpr uint32_t kGroups = 1 << kC4 | 1 << kC128;
+    const uint32_t pools = stage == kStageTokens ? ~kGroups : 1 << (kC4 + stage - kStageC4);
+    return static_cast<uint32_t>(p.wanted) >> kFieldSlots & ((1 << kNumPools) - 1) & pools;
 }
 
-DSV4_HOST_DEVICE constexpr int64_t num_slot_outputs(const StepParams& p, int32_t stage) {
-    int64_t pools = 0;
-    for (int32_t pool = 0; pool < kNumPools; ++pool) {
-        pools += makes_slots(stage, pool) && wants(p, kFieldSlots + pool) ? 1 : 0;
+DSV4_HOST_DEVICE constexpr int64_t num_pools(uint32_t pools) {
+    int64_t count = 0;
+    for (; pools != 0; pools >>= 1) {
+        count += pools & 1;
     }
-    return pools;
+    return count;
 }
 
-// Rows of two RoPE tables: at the tokens' positions, or those of the groups of 1 << shift tokens.
+// Outputs of a stage of RoPE rows: a cosine and a sine at the positions of groups, or of both bases at those of tokens.
 struct RopeOutputs {
-    int32_t shift;
-    int32_t field;  // of the cosines; the next one is that of the sines
-    int32_t row_bytes;
-    int32_t elem_bytes;
-    int64_t entries;
-    int64_t max_pos;  // rows of the tables
+    int32_t field;  // the first of them; tables lie in the order of the fields
+    int32_t count;
 };
 
-DSV4_HOST_DEVICE constexpr RopeOutputs rope_outputs(const StepParams& p, int32_t stage) {
-    if (stage >= kStageTokenRope) {
-        const int32_t base = stage - kStageTokenRope;
-        const int32_t elem_bytes = element_bytes(p.token_rope_type[base]);
-        return RopeOutputs{0,          kFieldMainCos + 2 * base, p.token_rope_dim[base] * elem_bytes,
-                           elem_bytes, p.rows.num_tokens,        p.token_max_pos[base]};
-    }
-    const int32_t which = stage - kStageRope;
-    const int32_t elem_bytes = element_bytes(kFloat32);
-    return RopeOutputs{which == 0 ? kShiftC4 : kShiftC128,
-                       kFieldC4Cos + 2 * which,
-                       p.rope_dim * elem_bytes,
-                       elem_bytes,
-                       p.capacity_groups[which],
-                       p.max_pos};
+DSV4_HOST_DEVICE constexpr RopeOutputs rope_outputs(int32_t stage) {
+    return stage == kStageTokenRope ? RopeOutputs{kFieldMainCos, kNumTokenRope}
+                                    : RopeOutputs{kFieldC4Cos + 2 * (stage - kStageRope), 2};
 }
 
-DSV4_HOST_DEVICE constexpr int64_t num_rope_outputs(const StepParams& p, const RopeOutputs& outputs) {
-    return outputs.row_bytes == 0 ? 0 : int64_t{wants(p, outputs.field)} + int64_t{wants(p, outputs.field + 1)};
+// The rows of one of them; none where they have no bytes.
+struct RopeRow {
+    int64_t max_pos;  // rows of the table
+    int32_t bytes;
+    int32_t elem_bytes;
+};
+
+DSV4_HOST_DEVICE constexpr RopeRow rope_row(const StepParams& p, int32_t stage, int32_t number) {
+    if (stage == kStageTokenRope) {
+        const int32_t elem_bytes = element_bytes(p.token_rope_type[number / 2]);
+        return RopeRow{p.token_max_pos[number / 2], p.token_rope_dim[number / 2] * elem_bytes, elem_bytes};
+    }
+    const int32_t elem_bytes = element_bytes(kFloat32);
+    return RopeRow{p.max_pos, p.rope_dim * elem_bytes, elem_bytes};
 }
 
 // Nanoseconds that a stage takes one block, by the model behind docs/simulated_cost.md; 0 for what is not asked for. Page
@@ -99,7 +97,7 @@ DSV4_HOST_DEVICE constexpr int64_t stage_ns(const StepParams& p, int32_t stage) 
         ns = 800;
     } else if (stage == kStageC4 || stage == kStageC128 || stage == kStageTokens) {
         const EntryOutputs outputs = entry_outputs(p, stage);
-        const int64_t pools = num_slot_outputs(p, stage);
+        const int64_t pools = num_pools(slot_pools(p, stage));
         const bool positions = wants(p, outputs.positions);
         const int64_t of_rows = stage == kStageTokens ? rows : expected_rows(p, stage - kStageC4);
         const int64_t arrays = pools + (positions ? 1 : 0);
@@ -108,11 +106,17 @@ DSV4_HOST_DEVICE constexpr int64_t stage_ns(const StepParams& p, int32_t stage) 
         ns = arrays != 0 ? 180 * pools + of_rows * of_row : -1;
         bytes = 8 * arrays * outputs.entries;
     } else if (stage < kStagePages) {
-        const RopeOutputs outputs = rope_outputs(p, stage);
-        const int64_t tables = num_rope_outputs(p, outputs);
-        const int64_t of_rows = stage >= kStageTokenRope ? rows : expected_rows(p, stage - kStageRope);
-        ns = tables != 0 ? 500 + of_rows * ((stage >= kStageTokenRope ? 40 : 60) + 36 * tables) : -1;
-        bytes = 2 * tables * outputs.row_bytes * outputs.entries;
+        const RopeOutputs outputs = rope_outputs(stage);
+        const bool of_tokens = stage == kStageTokenRope;
+        const int64_t entries = of_tokens ? p.rows.num_tokens : p.capacity_groups[stage - kStageRope];
+        const int64_t of_rows = of_tokens ? rows : expected_rows(p, stage - kStageRope);
+        int64_t tables = 0;
+        for (int32_t i = 0; i < outputs.count; ++i) {
+            const int32_t row_bytes = wants(p, outputs.field + i) ? rope_row(p, stage, i).bytes : 0;
+            tables += row_bytes != 0 ? 1 : 0;
+            bytes += 2 * row_bytes * entries;
+        }
+        ns = tables != 0 ? 500 + of_rows * ((of_tokens ? 40 : 60) + 36 * tables) : -1;
     } else if (stage < kStageStates) {
         const int64_t columns = p.page_columns[stage - kStagePages];
         ns = columns != 0 && columns <= kPageTileEntries ? 85 * rows : -1;
