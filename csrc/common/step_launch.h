@@ -26,6 +26,7 @@ static_assert(kChunkRows * (kMostScannedTokens + 1) <= int64_t{1} << 30);
 // UB that the stages of a kernel use one after the other.
 constexpr int64_t kScratchElems = kPageTileEntries * (kLaneElems + 2) + kNothingEntries;
 static_assert(kScratchElems >= kTileEntries * 4, "steps, values, and int64 values");
+static_assert(kScratchElems >= kPageTileEntries * 6, "a row of each page table");
 static_assert(kScratchElems >= round_up<int64_t>(kMaxDeviceRows + 1, kLaneElems), "kv lengths");
 // Three int64 inputs of a chunk, of which offsets have one entry more; what is left serves the scan of them.
 constexpr int64_t kRowInputElems = 3 * kChunkRows * 2 + kLaneElems;

@@ -22,7 +22,7 @@ class PageTables {
     // int32 [B, columns] of a pool, if it is asked for.
     __aicore__ inline void write(int32_t pool) {
         columns_ = p_.page_columns[pool];
-        const StagePart part = rows_.part(kStagePages + pool);
+        const StagePart part = rows_.part(kStageOtherPages + pool);
         const bool is_long = columns_ > kPageTileEntries;
         if (part.empty() && !is_long) {
             return;

@@ -27,12 +27,12 @@ struct StepParams {
     int32_t dummy_pages[6];      // what stands for no page
     int32_t wanted;              // bit f: field f of step_fields.h is asked for
     int32_t scanned_width;       // on a device: the most tokens of a row that V scans; -1: it scans none
-    uint16_t work_before[17];    // on a device: of the launch's work, what comes before each stage, and all of it
+    uint16_t work_before[18];    // on a device: of the launch's work, what comes before each stage, and all of it
     int8_t token_rope_type[2];   // element type of their rows, see element_type.h
     int8_t holds_any_groups;     // on a device: no rows complete more groups than the outputs hold
     uint8_t wide_slots;          // bit pool: its slots are int64
     uint8_t pair_slots;          // bit pool: its slots are pairs (page, offset) of int32
-    uint8_t reserved[1];         // keeps the struct free of padding
+    uint8_t reserved[7];         // keeps the struct free of padding
 };
 
 // Where everything lies in global memory; 0 for what is not given or not asked for.
@@ -50,7 +50,7 @@ struct StepAddresses {
 namespace dsv4 {
 
 static_assert(sizeof(StepAddresses::fields) == kNumStepFields * sizeof(uint64_t));
-static_assert(sizeof(StepParams) == 376 && sizeof(PoolAddress) == 24 && sizeof(StepRowsParams) == 32);
+static_assert(sizeof(StepParams) == 384 && sizeof(PoolAddress) == 24 && sizeof(StepRowsParams) == 32);
 
 DSV4_HOST_DEVICE constexpr bool wants(const StepParams& p, int32_t field) { return (p.wanted >> field & 1) != 0; }
 

@@ -1,3 +1,4 @@
+#include "device/page_rows.h"
 #include "device/page_tables.h"
 #include "device/rope_rows.h"
 #include "device/row_slots.h"
@@ -18,6 +19,7 @@ extern "C" __global__ __aicore__ void fill_step(GM_ADDR error_lanes, StepAddress
     for (const int32_t stage : {dsv4::kStageC4, dsv4::kStageC128, dsv4::kStageTokens}) {
         entries.write(dsv4::entry_outputs(p, stage));
     }
+    dsv4::kernel::PageRows(rows, memory).write();
     dsv4::kernel::PageTables pages(rows, memory);
     for (int32_t pool = 0; pool < dsv4::kNumPools; ++pool) {
         pages.write(pool);

@@ -14,10 +14,11 @@ constexpr int32_t kStageC128 = 2;
 constexpr int32_t kStageRope = 3;    // of both ratios
 constexpr int32_t kStageTokens = 5;  // positions and slots. No stage from here on needs to know of groups
 constexpr int32_t kStageTokenRope = 6;
-constexpr int32_t kStagePages = 7;  // + pool
-constexpr int32_t kStageStates = 13;
-constexpr int32_t kStageWindows = 15;
-constexpr int32_t kNumStepStages = 16;
+constexpr int32_t kStagePages = 7;       // tables whose rows are copied
+constexpr int32_t kStageOtherPages = 8;  // + pool
+constexpr int32_t kStageStates = 14;
+constexpr int32_t kStageWindows = 16;
+constexpr int32_t kNumStepStages = 17;
 static_assert(sizeof(StepParams::work_before) == (kNumStepStages + 1) * sizeof(uint16_t));
 
 constexpr int64_t kStageSetupNs = 400;
@@ -87,6 +88,13 @@ DSV4_HOST_DEVICE constexpr RopeRow rope_row(const StepParams& p, int32_t stage, 
     return RopeRow{p.max_pos, p.rope_dim * elem_bytes, elem_bytes};
 }
 
+// Whether the rows of a page table that is asked for are copies of a table's, and fit into a tile.
+DSV4_HOST_DEVICE constexpr bool copies_page_rows(const StepParams& p, int32_t pool) {
+    const PoolAddress& a = p.pools[pool];
+    const int32_t columns = p.page_columns[pool];
+    return columns != 0 && columns <= kPageTileEntries && a.kind == kPages && a.is_int64 == 0 && columns <= a.columns;
+}
+
 // Nanoseconds that a stage takes one block, by the model behind docs/simulated_cost.md; 0 for what is not asked for. Page
 // tables of several tiles are not among them: all blocks write them.
 DSV4_HOST_DEVICE constexpr int64_t stage_ns(const StepParams& p, int32_t stage) {
@@ -117,9 +125,17 @@ DSV4_HOST_DEVICE constexpr int64_t stage_ns(const StepParams& p, int32_t stage) 
             bytes += 2 * row_bytes * entries;
         }
         ns = tables != 0 ? 500 + of_rows * ((of_tokens ? 40 : 60) + 36 * tables) : -1;
+    } else if (stage == kStagePages) {
+        int64_t tables = 0;
+        for (int32_t pool = 0; pool < kNumPools; ++pool) {
+            tables += copies_page_rows(p, pool) ? 1 : 0;
+            bytes += copies_page_rows(p, pool) ? 4 * rows * p.page_columns[pool] : 0;
+        }
+        ns = tables != 0 ? rows * (30 + 50 * tables) : -1;
     } else if (stage < kStageStates) {
-        const int64_t columns = p.page_columns[stage - kStagePages];
-        ns = columns != 0 && columns <= kPageTileEntries ? 85 * rows : -1;
+        const int32_t pool = stage - kStageOtherPages;
+        const int64_t columns = p.page_columns[pool];
+        ns = columns != 0 && columns <= kPageTileEntries && !copies_page_rows(p, pool) ? 85 * rows : -1;
         bytes = 4 * rows * columns;
     } else if (stage < kStageWindows) {
         ns = p.state_columns[stage - kStageStates] != 0 ? 300 * rows : -1;
