@@ -10,28 +10,26 @@ namespace dsv4::kernel {
 
 class PageTables {
   public:
-    __aicore__ inline PageTables(StepRows& rows, const StepAddresses& memory)
+    // scratch: kScratchElems.
+    __aicore__ inline PageTables(StepRows& rows, const StepAddresses& memory, const LocalTensor<int32_t>& scratch)
         : rows_(rows),
           p_(rows.step()),
           memory_(memory),
-          offsets_bytes_(rows.scratch()),
-          pages_(rows.scratch()[kPageTileEntries]),
-          blocks_(rows.scratch()[2 * kPageTileEntries]),
-          nothing_(rows.scratch()[(2 + kLaneElems) * kPageTileEntries]) {}
+          offsets_bytes_(scratch),
+          pages_(scratch[kPageTileEntries]),
+          blocks_(scratch[2 * kPageTileEntries]),
+          nothing_(scratch[(2 + kLaneElems) * kPageTileEntries]) {
+        AscendC::Muls(offsets_bytes_, rows_.iota(), static_cast<int32_t>(kUbBlockBytes),
+                      static_cast<int32_t>(kPageTileEntries));
+    }
 
-    // int32 [B, columns] of a pool, if it is asked for.
+    // int32 [B, columns] of a pool, of whose rows blocks take parts.
     __aicore__ inline void write(int32_t pool) {
-        columns_ = p_.page_columns[pool];
         const StagePart part = rows_.part(kStageOtherPages + pool);
-        const bool is_long = columns_ > kPageTileEntries;
-        if (part.empty() && !is_long) {
+        if (part.empty()) {
             return;
         }
         start(pool);
-        if (is_long) {
-            write_long_rows();
-            return;
-        }
         const BlockShare share = part.share(p_.rows.num_rows, 1);
         const uint32_t columns = static_cast<uint32_t>(columns_);
         const uint32_t pitch = round_up<uint32_t>(columns, kLaneElems);
@@ -47,6 +45,22 @@ class PageTables {
         }
     }
 
+    // The same of rows of many entries: a block takes one row, then another; the next table goes on with the block whose
+    // turn it is.
+    __aicore__ inline void write_long_rows(int32_t pool) {
+        start(pool);
+        const int64_t num_rows = p_.rows.num_rows;
+        const int64_t blocks = AscendC::GetBlockNum();
+        order<AscendC::HardEvent::MTE3_V>();
+        AscendC::Duplicate(nothing_, p_.dummy_pages[pool_], static_cast<int32_t>(kNothingEntries));
+        order<AscendC::HardEvent::V_MTE3>();
+        for (int64_t row = (AscendC::GetBlockIdx() + blocks - turn_) % blocks; row < num_rows; row += blocks) {
+            write_long_row(row);
+        }
+        store_stretches();
+        turn_ = (turn_ + num_rows) % blocks;
+    }
+
   private:
     // Entries [column, column + entries) of a row of the output, which the tile holds from `area` on, and those of them
     // that name pages, none for padding.
@@ -60,12 +74,7 @@ class PageTables {
     static constexpr uint32_t kMostStretches = 128;
 
     __aicore__ inline void start(int32_t pool) {
-        if (!started_) {
-            rows_.next_stage();
-            AscendC::Muls(offsets_bytes_, rows_.iota(), static_cast<int32_t>(kUbBlockBytes),
-                          static_cast<int32_t>(kPageTileEntries));
-            started_ = true;
-        }
+        columns_ = p_.page_columns[pool];
         const PoolAddress& a = p_.pools[pool];
         pool_ = pool;
         source_ = a.kind == kMapped ? a.base : pool;
@@ -80,20 +89,6 @@ class PageTables {
 
     __aicore__ inline uint64_t entry_elems(int64_t row, int64_t column) const {
         return static_cast<uint64_t>(row * p_.page_row_elems[pool_] + column);
-    }
-
-    // Rows of many entries: a block takes one row, then another; the next table goes on with the block whose turn it is.
-    __aicore__ inline void write_long_rows() {
-        const int64_t num_rows = p_.rows.num_rows;
-        const int64_t blocks = AscendC::GetBlockNum();
-        order<AscendC::HardEvent::MTE3_V>();
-        AscendC::Duplicate(nothing_, p_.dummy_pages[pool_], static_cast<int32_t>(kNothingEntries));
-        order<AscendC::HardEvent::V_MTE3>();
-        for (int64_t row = (AscendC::GetBlockIdx() + blocks - turn_) % blocks; row < num_rows; row += blocks) {
-            write_long_row(row);
-        }
-        store_stretches();
-        turn_ = (turn_ + num_rows) % blocks;
     }
 
     // Stretches of a tile where the row names pages; what lies before and behind them is stored from an area that names
@@ -315,7 +310,6 @@ class PageTables {
     int32_t pool_ = kSwa;
     int32_t source_ = kSwa;  // the pool whose table is read first
     bool contiguous_ = false;
-    bool started_ = false;
     int64_t columns_ = 0;
     int64_t turn_ = 0;  // the block that writes the next long row
     uint32_t tile_entries_ = 0;

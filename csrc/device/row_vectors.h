@@ -58,11 +58,11 @@ class RowVectors {
     __aicore__ inline void put_totals() {
         const StepRowsParams& p = rows_.params();
         const uint32_t last = static_cast<uint32_t>(p.num_rows);
-        rows_.next_stage();
         total(0).SetValue(
             0, p.closes_cu_seqlens != 0 ? static_cast<int32_t>(p.num_tokens) : rows_.prefix(0).GetValue(last));
         total(1).SetValue(0, rows_.prefix(kShiftC4).GetValue(last));
         total(1).SetValue(1, rows_.prefix(kShiftC128).GetValue(last));
+        order<AscendC::HardEvent::S_MTE3>();
     }
 
     __aicore__ inline void write_totals() {

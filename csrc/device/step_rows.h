@@ -23,7 +23,7 @@ class StepRows {
             arrays_[index] = array_buffer_.Get<int32_t>()[index * array_elems_];
         }
         pipe->InitBuffer(iota_buffer_, kTileEntries * sizeof(int32_t));
-        pipe->InitBuffer(scratch_buffer_, kScratchElems * sizeof(int32_t));
+        pipe->InitBuffer(scratch_buffer_, (has_lasting_scratch(step) ? 2 : 1) * kScratchElems * sizeof(int32_t));
         constexpr uint32_t input_elems = kChunkRows * 2;
         requests_.init(at(memory.requests), p_.num_rows, p_.request_is_int64, scratch());
         lengths_.init(at(memory.lengths), p_.num_rows, p_.length_is_int64, scratch()[input_elems]);
@@ -52,11 +52,35 @@ class StepRows {
             }
         }
         keep_totals(static_cast<uint32_t>(p_.num_rows), totals);
+        settle();
     }
 
-    // Call between two stages that use the scratch, and before the first: what a stage is given from here on starts after
-    // everything before, S's writes to the arrays included.
-    __aicore__ inline void next_stage() { AscendC::PipeBarrier<PIPE_ALL>(); }
+    // Call between two stages that use the scratch: what the next one is given uses it after the one before has. S does not
+    // wait, but goes on to give.
+    __aicore__ inline void next_stage() const {
+        order<AscendC::HardEvent::MTE3_V>();
+        order<AscendC::HardEvent::MTE3_MTE2>();
+        order<AscendC::HardEvent::V_MTE2>();
+        AscendC::PipeBarrier<PIPE_V>();
+    }
+
+    // What S has read and written so far comes before what other pipes are given from here on.
+    __aicore__ inline void settle() const {
+        order<AscendC::HardEvent::S_V>();
+        order<AscendC::HardEvent::S_MTE2>();
+        order<AscendC::HardEvent::S_MTE3>();
+    }
+
+    // UB for what lasts beside the stages, as large as the scratch if there is room; otherwise the scratch, which is free
+    // before the first of them.
+    __aicore__ inline LocalTensor<int32_t> lasting_scratch() {
+        return has_lasting_scratch(step_) ? scratch()[static_cast<uint32_t>(kScratchElems)] : scratch();
+    }
+
+    // Whether this block has part in any of some stages.
+    __aicore__ inline bool has_part(int32_t first, int32_t last) const {
+        return dsv4::has_part(step_, first, last, work_);
+    }
 
     // This block's part of a stage's work.
     __aicore__ inline StagePart part(int32_t stage) const {

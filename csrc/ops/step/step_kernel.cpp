@@ -14,23 +14,44 @@ extern "C" __global__ __aicore__ void fill_step(GM_ADDR error_lanes, StepAddress
     AscendC::TPipe pipe;
     dsv4::kernel::StepRows rows(&pipe, memory, error_lanes, p);
     rows.scan();
-    dsv4::kernel::RowVectors(rows, memory).write();
-    dsv4::kernel::StepEntries entries(rows, memory);
-    for (const int32_t stage : {dsv4::kStageC4, dsv4::kStageC128, dsv4::kStageTokens}) {
-        entries.write(dsv4::entry_outputs(p, stage));
+    if (p.other_page_tables != 0) {
+        // First, so that these stores, of many bytes, run while the others are made.
+        dsv4::kernel::PageTables pages(rows, memory, rows.lasting_scratch());
+        for (int32_t pool = 0; pool < dsv4::kNumPools; ++pool) {
+            if (dsv4::has_long_rows(p, pool)) {
+                pages.write_long_rows(pool);
+            }
+        }
     }
-    dsv4::kernel::PageRows(rows, memory).write();
-    dsv4::kernel::PageTables pages(rows, memory);
-    for (int32_t pool = 0; pool < dsv4::kNumPools; ++pool) {
-        pages.write(pool);
+    if (rows.has_part(dsv4::kStageRows, dsv4::kStageRows)) {
+        dsv4::kernel::RowVectors(rows, memory).write();
     }
-    dsv4::kernel::RowSlots row_slots(rows, memory);
-    row_slots.states(0);
-    row_slots.states(1);
-    row_slots.windows();
-    dsv4::kernel::RopeRows rope(rows, memory);
+    if (rows.has_part(dsv4::kStageC4, dsv4::kStageTokens)) {
+        dsv4::kernel::StepEntries entries(rows, memory);
+        for (int32_t stage = dsv4::kStageC4; stage <= dsv4::kStageTokens; ++stage) {
+            entries.write(dsv4::entry_outputs(p, stage));
+        }
+    }
+    if (rows.has_part(dsv4::kStagePages, dsv4::kStagePages)) {
+        dsv4::kernel::PageRows(rows, memory).write();
+    }
+    if (rows.has_part(dsv4::kStageOtherPages, dsv4::kStageStates - 1)) {
+        rows.next_stage();
+        dsv4::kernel::PageTables pages(rows, memory, rows.scratch());
+        for (int32_t pool = 0; pool < dsv4::kNumPools; ++pool) {
+            pages.write(pool);
+        }
+    }
+    if (rows.has_part(dsv4::kStageStates, dsv4::kStageWindows)) {
+        dsv4::kernel::RowSlots row_slots(rows, memory);
+        row_slots.states(0);
+        row_slots.states(1);
+        row_slots.windows();
+    }
     for (const int32_t stage : {dsv4::kStageRope, dsv4::kStageRope + 1, dsv4::kStageTokenRope}) {
-        rope.write(stage);
+        if (rows.has_part(stage, stage)) {
+            dsv4::kernel::RopeRows(rows, memory).write(stage);
+        }
     }
     rows.errors().flush();
 }

@@ -9,9 +9,9 @@ namespace dsv4 {
 // Stages of the kernel, in their order. Blocks share the work of all of them, one stage after the other, so that a block
 // has part in a few: setting a stage up costs as much as a few rows of it.
 constexpr int32_t kStageRows = 0;
-constexpr int32_t kStageC4 = 1;  // positions and slots
-constexpr int32_t kStageC128 = 2;
-constexpr int32_t kStageRope = 3;    // of both ratios
+constexpr int32_t kStageRope = 1;  // of both ratios
+constexpr int32_t kStageC4 = 3;    // positions and slots
+constexpr int32_t kStageC128 = 4;
 constexpr int32_t kStageTokens = 5;  // positions and slots. No stage from here on needs to know of groups
 constexpr int32_t kStageTokenRope = 6;
 constexpr int32_t kStagePages = 7;       // tables whose rows are copied
@@ -95,6 +95,26 @@ DSV4_HOST_DEVICE constexpr bool copies_page_rows(const StepParams& p, int32_t po
     return columns != 0 && columns <= kPageTileEntries && a.kind == kPages && a.is_int64 == 0 && columns <= a.columns;
 }
 
+// A bit for each pool whose page table is asked for and is made in tiles of its own.
+DSV4_HOST_DEVICE constexpr int32_t other_page_tables(const StepParams& p) {
+    int32_t pools = 0;
+    for (int32_t pool = 0; pool < kNumPools; ++pool) {
+        pools |= (p.page_columns[pool] != 0 && !copies_page_rows(p, pool)) << pool;
+    }
+    return pools;
+}
+
+// Whether all blocks write a row of a page table, one after the other, and share no part of a stage.
+DSV4_HOST_DEVICE constexpr bool has_long_rows(const StepParams& p, int32_t pool) {
+    return p.page_columns[pool] > kPageTileEntries;
+}
+
+// Whether a core's UB has room for long rows beside what the stages use one after the other.
+DSV4_HOST_DEVICE constexpr bool has_lasting_scratch(const StepParams& p) {
+    const int64_t elems = kRowArrays * row_array_elems(p.rows.num_rows) + kTileEntries + 2 * kScratchElems;
+    return p.other_page_tables != 0 && elems * static_cast<int64_t>(sizeof(int32_t)) <= kUbBudgetBytes;
+}
+
 // Nanoseconds that a stage takes one block, by the model behind docs/simulated_cost.md; 0 for what is not asked for. Page
 // tables of several tiles are not among them: all blocks write them.
 DSV4_HOST_DEVICE constexpr int64_t stage_ns(const StepParams& p, int32_t stage) {
@@ -103,7 +123,7 @@ DSV4_HOST_DEVICE constexpr int64_t stage_ns(const StepParams& p, int32_t stage) 
     int64_t bytes = 0;
     if (stage == kStageRows) {
         ns = 800;
-    } else if (stage == kStageC4 || stage == kStageC128 || stage == kStageTokens) {
+    } else if (stage >= kStageC4 && stage <= kStageTokens) {
         const EntryOutputs outputs = entry_outputs(p, stage);
         const int64_t pools = num_pools(slot_pools(p, stage));
         const bool positions = wants(p, outputs.positions);
@@ -113,7 +133,7 @@ DSV4_HOST_DEVICE constexpr int64_t stage_ns(const StepParams& p, int32_t stage) 
         const int64_t of_row = (stage == kStageTokens ? 60 : 90) + 77 * pools + (positions ? 24 : 0);
         ns = arrays != 0 ? 180 * pools + of_rows * of_row : -1;
         bytes = 8 * arrays * outputs.entries;
-    } else if (stage < kStagePages) {
+    } else if (stage < kStageC4 || stage == kStageTokenRope) {
         const RopeOutputs outputs = rope_outputs(stage);
         const bool of_tokens = stage == kStageTokenRope;
         const int64_t entries = of_tokens ? p.rows.num_tokens : p.capacity_groups[stage - kStageRope];
@@ -135,7 +155,7 @@ DSV4_HOST_DEVICE constexpr int64_t stage_ns(const StepParams& p, int32_t stage) 
     } else if (stage < kStageStates) {
         const int32_t pool = stage - kStageOtherPages;
         const int64_t columns = p.page_columns[pool];
-        ns = columns != 0 && columns <= kPageTileEntries && !copies_page_rows(p, pool) ? 85 * rows : -1;
+        ns = columns != 0 && !has_long_rows(p, pool) && !copies_page_rows(p, pool) ? 85 * rows : -1;
         bytes = 4 * rows * columns;
     } else if (stage < kStageWindows) {
         ns = p.state_columns[stage - kStageStates] != 0 ? 300 * rows : -1;
@@ -170,6 +190,7 @@ DSV4_HOST_DEVICE constexpr bool hold_any_groups(const StepParams& p) {
 DSV4_HOST_DEVICE constexpr void plan_launch(StepParams& p) {
     p.scanned_width = static_cast<int32_t>(max_of<int64_t>(-1, min_of(kMostScannedTokens, unchecked_width(p))));
     p.holds_any_groups = hold_any_groups(p) ? 1 : 0;
+    p.other_page_tables = static_cast<int8_t>(other_page_tables(p));
     int32_t shift = 0;
     while (ceil_div<int64_t>(work_ns(p), int64_t{1} << shift) + kNumStepStages > UINT16_MAX) {
         ++shift;
@@ -219,6 +240,11 @@ DSV4_HOST_DEVICE constexpr StagePart stage_part(const StepParams& p, int32_t sta
                      max_of<int64_t>(0, min_of(whole, work.end - before)), whole};
 }
 
+// Whether a block has part in any of the stages from `first` to `last`.
+DSV4_HOST_DEVICE constexpr bool has_part(const StepParams& p, int32_t first, int32_t last, const BlockShare& work) {
+    return work.begin < p.work_before[last + 1] && work.end > p.work_before[first];
+}
+
 // Whether a block has to know how many groups the rows before each row complete.
 DSV4_HOST_DEVICE constexpr bool counts_groups(const StepParams& p, const BlockShare& work) {
     return p.holds_any_groups == 0 || work.begin < p.work_before[kStageTokens];
@@ -227,7 +253,7 @@ DSV4_HOST_DEVICE constexpr bool counts_groups(const StepParams& p, const BlockSh
 DSV4_HOST_DEVICE constexpr int64_t step_blocks(const StepParams& p, int64_t cores) {
     int64_t chunk_bytes = 0;
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
-        chunk_bytes += p.page_columns[pool] > kPageTileEntries ? int64_t{4} * p.rows.num_rows * p.page_columns[pool] : 0;
+        chunk_bytes += has_long_rows(p, pool) ? int64_t{4} * p.rows.num_rows * p.page_columns[pool] : 0;
     }
     return blocks_for_work(work_ns(p) + chunk_bytes / kBytesPerNs, cores);
 }
