@@ -175,7 +175,9 @@ def test_a_row_with_more_groups_than_fit_is_padding(ascend_sim):
     step = make_step("verify", [0, 1, 2, 3], [3, 7, 11, 15], width=1)
     out = OutCacheLoc.empty(step.layout, 4, 4)
     out.out_c4_loc = torch.full((2,), -77, dtype=torch.int32)
+    ascend_sim.force_blocks(1)
     build_bundle(step, "cpu", out=out)
+    ascend_sim.force_blocks(0)
     assert_equal(out, expect(make_step("verify", [0, 1, 0, 0], [3, 7, 0, 0], width=1), groups=dict(c4=2, c128=4)))
     # The first bad row is the one to tell of.
     assert ascend_sim.take_errors() == [[STEP, BEYOND_GROUPS, 2, 11, 0, 0, 0, 0]]

@@ -28,12 +28,13 @@ struct StepParams {
     int32_t wanted;              // bit f: field f of step_fields.h is asked for
     int32_t scanned_width;       // on a device: the most tokens of a row that V scans; -1: it scans none
     uint16_t work_before[18];    // on a device: of the launch's work, what comes before each stage, and all of it
+    uint16_t stage_setup;        // on a device: of the work of a stage, what it takes to begin with it
     int8_t token_rope_type[2];   // element type of their rows, see element_type.h
     int8_t holds_any_groups;     // on a device: no rows complete more groups than the outputs hold
     int8_t other_page_tables;    // on a device: bit pool: its page table is no copy of rows, or one of long rows
     uint8_t wide_slots;          // bit pool: its slots are int64
     uint8_t pair_slots;          // bit pool: its slots are pairs (page, offset) of int32
-    uint8_t reserved[6];         // keeps the struct free of padding
+    uint8_t reserved[4];         // keeps the struct free of padding
 };
 
 // Where everything lies in global memory; 0 for what is not given or not asked for.

@@ -21,7 +21,6 @@ constexpr int32_t kStageWindows = 16;
 constexpr int32_t kNumStepStages = 17;
 static_assert(sizeof(StepParams::work_before) == (kNumStepStages + 1) * sizeof(uint16_t));
 
-constexpr int64_t kStageSetupNs = 400;
 // Times the time of an entry of the tail that one of a row takes: of slots and positions, and of RoPE rows.
 constexpr int64_t kEntryTimes = 16;
 constexpr int64_t kRopeTimes = 8;
@@ -115,62 +114,85 @@ DSV4_HOST_DEVICE constexpr bool has_lasting_scratch(const StepParams& p) {
     return p.other_page_tables != 0 && elems * static_cast<int64_t>(sizeof(int32_t)) <= kUbBudgetBytes;
 }
 
-// Nanoseconds that a stage takes one block, by the model behind docs/simulated_cost.md; 0 for what is not asked for. Page
-// tables of several tiles are not among them: all blocks write them.
-DSV4_HOST_DEVICE constexpr int64_t stage_ns(const StepParams& p, int32_t stage) {
-    const int64_t rows = p.rows.num_rows;
-    int64_t ns = 0;
-    int64_t bytes = 0;
-    if (stage == kStageRows) {
-        ns = 800;
-    } else if (stage >= kStageC4 && stage <= kStageTokens) {
-        const EntryOutputs outputs = entry_outputs(p, stage);
-        const int64_t pools = num_pools(slot_pools(p, stage));
-        const bool positions = wants(p, outputs.positions);
-        const int64_t of_rows = stage == kStageTokens ? rows : expected_rows(p, stage - kStageC4);
-        const int64_t arrays = pools + (positions ? 1 : 0);
-        // Blocks that make groups also count them.
-        const int64_t of_row = (stage == kStageTokens ? 60 : 90) + 77 * pools + (positions ? 24 : 0);
-        ns = arrays != 0 ? 180 * pools + of_rows * of_row : -1;
-        bytes = 8 * arrays * outputs.entries;
-    } else if (stage < kStageC4 || stage == kStageTokenRope) {
-        const RopeOutputs outputs = rope_outputs(stage);
-        const bool of_tokens = stage == kStageTokenRope;
-        const int64_t entries = of_tokens ? p.rows.num_tokens : p.capacity_groups[stage - kStageRope];
-        const int64_t of_rows = of_tokens ? rows : expected_rows(p, stage - kStageRope);
-        int64_t tables = 0;
-        for (int32_t i = 0; i < outputs.count; ++i) {
-            const int32_t row_bytes = wants(p, outputs.field + i) ? rope_row(p, stage, i).bytes : 0;
-            tables += row_bytes != 0 ? 1 : 0;
-            bytes += 2 * row_bytes * entries;
-        }
-        ns = tables != 0 ? 500 + of_rows * ((of_tokens ? 40 : 60) + 36 * tables) : -1;
-    } else if (stage == kStagePages) {
-        int64_t tables = 0;
-        for (int32_t pool = 0; pool < kNumPools; ++pool) {
-            tables += copies_page_rows(p, pool) ? 1 : 0;
-            bytes += copies_page_rows(p, pool) ? 4 * rows * p.page_columns[pool] : 0;
-        }
-        ns = tables != 0 ? rows * (30 + 50 * tables) : -1;
-    } else if (stage < kStageStates) {
-        const int32_t pool = stage - kStageOtherPages;
-        const int64_t columns = p.page_columns[pool];
-        ns = columns != 0 && !has_long_rows(p, pool) && !copies_page_rows(p, pool) ? 85 * rows : -1;
-        bytes = 4 * rows * columns;
-    } else if (stage < kStageWindows) {
-        ns = p.state_columns[stage - kStageStates] != 0 ? 300 * rows : -1;
-    } else {
-        ns = p.window_rows != 0 ? 800 * (p.window_rows / p.window_block) : -1;
+// What stages take one block for their rows, in nanoseconds by the model behind docs/simulated_cost.md: S is busy with the
+// rows, or memory with the bytes; 0 for a stage that makes nothing. To begin with, each takes kStageSetupNs.
+constexpr int64_t kStageSetupNs = 1600;
+constexpr int64_t kLeastStageNs = 200;  // of a tail, whose entries are in no row
+
+DSV4_HOST_DEVICE constexpr int64_t entries_ns(const StepParams& p, int32_t stage) {
+    const EntryOutputs outputs = entry_outputs(p, stage);
+    const int64_t pools = num_pools(slot_pools(p, stage));
+    const int64_t positions = wants(p, outputs.positions) ? 1 : 0;
+    const int64_t rows = stage == kStageTokens ? p.rows.num_rows : expected_rows(p, stage - kStageC4);
+    // Blocks that make groups also count them.
+    const int64_t row_ns = (stage == kStageTokens ? 115 : 145) + 28 * pools + 14 * positions;
+    const int64_t bytes = 8 * (pools + positions) * outputs.entries;
+    return pools + positions == 0 ? 0 : kLeastStageNs + max_of(rows * row_ns, bytes / kBytesPerNs);
+}
+
+DSV4_HOST_DEVICE constexpr int64_t rope_ns(const StepParams& p, int32_t stage) {
+    const RopeOutputs outputs = rope_outputs(stage);
+    const bool of_tokens = stage == kStageTokenRope;
+    const int64_t entries = of_tokens ? p.rows.num_tokens : p.capacity_groups[stage - kStageRope];
+    const int64_t rows = of_tokens ? p.rows.num_rows : expected_rows(p, stage - kStageRope);
+    const int64_t entries_read = of_tokens ? entries : rows;
+    int64_t tables = 0;
+    int64_t entry_bytes = 0;
+    for (int32_t i = 0; i < outputs.count; ++i) {
+        const int32_t row_bytes = wants(p, outputs.field + i) ? rope_row(p, stage, i).bytes : 0;
+        tables += row_bytes != 0 ? 1 : 0;
+        entry_bytes += row_bytes;
     }
-    return ns < 0 ? 0 : kStageSetupNs + ns + bytes / kBytesPerNs;
+    const int64_t rows_ns = rows * (115 + 30 * tables);
+    const int64_t tail_bytes = entry_bytes * (entries - entries_read);
+    return tables == 0 ? 0
+                       : kLeastStageNs + max_of(rows_ns, 2 * entry_bytes * entries_read / kBytesPerNs) +
+                             tail_bytes / kBytesPerNs;
+}
+
+// Page tables of long rows are not among them: all blocks write them.
+DSV4_HOST_DEVICE constexpr int64_t pages_ns(const StepParams& p, int32_t first_pool, int32_t last_pool, bool copies) {
+    const int64_t rows = p.rows.num_rows;
+    int64_t row_ns = 0;
+    int64_t bytes = 0;
+    for (int32_t pool = first_pool; pool <= last_pool; ++pool) {
+        if (p.page_columns[pool] != 0 && !has_long_rows(p, pool) && copies_page_rows(p, pool) == copies) {
+            row_ns += copies ? 34 : 55;
+            bytes += 8 * rows * p.page_columns[pool];
+        }
+    }
+    return row_ns == 0 ? 0 : max_of(rows * (20 + row_ns), bytes / kBytesPerNs);
+}
+
+DSV4_HOST_DEVICE constexpr int64_t stage_ns(const StepParams& p, int32_t stage) {
+    if (stage == kStageRows) {
+        return kLeastStageNs;
+    }
+    if (stage < kStageC4 || stage == kStageTokenRope) {
+        return rope_ns(p, stage);
+    }
+    if (stage <= kStageTokens) {
+        return entries_ns(p, stage);
+    }
+    if (stage == kStagePages) {
+        return pages_ns(p, 0, kNumPools - 1, true);
+    }
+    if (stage < kStageStates) {
+        return pages_ns(p, stage - kStageOtherPages, stage - kStageOtherPages, false);
+    }
+    if (stage < kStageWindows) {
+        return p.state_columns[stage - kStageStates] == 0 ? 0 : int64_t{300} * p.rows.num_rows;
+    }
+    return p.window_rows == 0 ? 0 : int64_t{800} * (p.window_rows / p.window_block);
 }
 
 DSV4_HOST_DEVICE constexpr int64_t work_ns(const StepParams& p) {
-    int64_t ns = 0;
+    int64_t all = 0;
     for (int32_t stage = 0; stage < kNumStepStages; ++stage) {
-        ns += stage_ns(p, stage);
+        const int64_t ns = stage_ns(p, stage);
+        all += ns == 0 ? 0 : kStageSetupNs + ns;
     }
-    return ns;
+    return all;
 }
 
 // Whether the outputs hold the groups of any rows that bring no more tokens than they hold.
@@ -192,13 +214,15 @@ DSV4_HOST_DEVICE constexpr void plan_launch(StepParams& p) {
     p.holds_any_groups = hold_any_groups(p) ? 1 : 0;
     p.other_page_tables = static_cast<int8_t>(other_page_tables(p));
     int32_t shift = 0;
-    while (ceil_div<int64_t>(work_ns(p), int64_t{1} << shift) + kNumStepStages > UINT16_MAX) {
+    while ((work_ns(p) >> shift) + 2 * kNumStepStages > UINT16_MAX) {
         ++shift;
     }
+    const int64_t unit = int64_t{1} << shift;
+    p.stage_setup = static_cast<uint16_t>(ceil_div(kStageSetupNs, unit));
     p.work_before[0] = 0;
     for (int32_t stage = 0; stage < kNumStepStages; ++stage) {
-        const int64_t work = ceil_div<int64_t>(stage_ns(p, stage), int64_t{1} << shift);
-        p.work_before[stage + 1] = static_cast<uint16_t>(p.work_before[stage] + work);
+        const int64_t work = ceil_div(stage_ns(p, stage), unit);
+        p.work_before[stage + 1] = static_cast<uint16_t>(p.work_before[stage] + (work == 0 ? 0 : p.stage_setup + work));
     }
 }
 
@@ -227,15 +251,16 @@ struct StagePart {
     }
 };
 
-// The work of a block, of all stages one behind the other.
+// The work of a block, of all stages one behind the other, what it takes to begin with them included. A block that goes on
+// with a stage of the block before begins with it again; so do nearly all, so that they stay equal.
 DSV4_HOST_DEVICE constexpr BlockShare block_work(const StepParams& p, int64_t block, int64_t blocks) {
     const int64_t all = p.work_before[kNumStepStages];
     return BlockShare{all * block / blocks, all * (block + 1) / blocks};
 }
 
 DSV4_HOST_DEVICE constexpr StagePart stage_part(const StepParams& p, int32_t stage, const BlockShare& work) {
-    const int64_t before = p.work_before[stage];
-    const int64_t whole = p.work_before[stage + 1] - before;
+    const int64_t before = p.work_before[stage] + p.stage_setup;
+    const int64_t whole = max_of<int64_t>(0, p.work_before[stage + 1] - before);
     return StagePart{max_of<int64_t>(0, min_of(whole, work.begin - before)),
                      max_of<int64_t>(0, min_of(whole, work.end - before)), whole};
 }
