@@ -136,11 +136,12 @@ class PoolSlots {
     // The pool and, where its ids need no room of their own to be narrowed in, others that are asked for.
     __aicore__ inline AlikePools alike(int32_t pool) const {
         const PoolAddress& a = tile_.address(pool);
+        const uint32_t others = a.is_int64 != 0 ? 0 : pools_ & ~ready_ & ~(1u << pool);
         AlikePools pools{{pool}, 1};
-        for (int32_t other = 0; a.is_int64 == 0 && other < kNumPools; ++other) {
+        for (int32_t other = 0; others >> other != 0; ++other) {
             const PoolAddress& b = tile_.address(other);
-            if (other != pool && ((pools_ & ~ready_) >> other & 1) != 0 && b.kind == kPages && b.is_int64 == 0 &&
-                b.page_shift == a.page_shift && b.columns == a.columns) {
+            if ((others >> other & 1) != 0 && b.kind == kPages && b.is_int64 == 0 && b.page_shift == a.page_shift &&
+                b.columns == a.columns) {
                 pools.pool[pools.count++] = other;
             }
         }
