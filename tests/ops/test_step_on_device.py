@@ -278,6 +278,16 @@ def test_page_tables_wider_than_a_tile(ascend_sim, page, context):
     assert ascend_sim.take_errors() == []
 
 
+def test_page_tables_wider_than_a_tile_beside_so_many_rows_that_the_tile_is_that_of_other_stages(ascend_sim):
+    lengths = [1030 if i % 64 == 0 else 0 for i in range(1600)]
+    step = make_step("decode", [i % 4 for i in range(1600)], lengths, page=1, context=1030)
+    ascend_sim.force_blocks(1)
+    got = build_metadata(step, "cpu")
+    ascend_sim.force_blocks(0)
+    assert_equal(got, expect(step))
+    assert ascend_sim.take_errors() == []
+
+
 @pytest.mark.parametrize("blocks", [0, 1])
 def test_prefill_of_several_tiles(ascend_sim, blocks):
     step = make_step("prefill", [0, 1, 2, 3], [11000, 2600, 7, 9001], [3, 100, 7, 2], page=64, context=11000)
