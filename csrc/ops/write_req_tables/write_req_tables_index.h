@@ -5,15 +5,15 @@
 #include "common/pool_address.h"
 #include "common/step_launch.h"
 
-// What a launch needs of a pool: a PoolAddress is half as long again, and arguments are in no cache.
+// What a launch needs of a pool, in as few lines of arguments as it takes, which are in no cache.
 struct WrittenPool {
-    int64_t row_elems;     // as in PoolAddress; likewise the others but for the next
-    int64_t loc_elems;     // entries of the pool's flat slots
+    int64_t row_elems;  // as in PoolAddress; likewise the others but for the next
+    int64_t loc_elems;  // entries of the pool's flat slots
     int32_t columns;
-    int32_t unit_columns;
-    int16_t kind;          // dsv4::kPages and dsv4::kSlots are written, others left alone
-    int16_t is_int64;
-    int32_t page_shift;
+    int8_t kind;        // dsv4::kPages and dsv4::kSlots are written, others left alone
+    int8_t is_int64;
+    int8_t page_shift;
+    int8_t slot_shift;
 };
 
 // Arrays are in table order; their length is a number because launch stubs repeat the struct outside its namespace.
@@ -45,7 +45,7 @@ DSV4_HOST_DEVICE constexpr bool is_wide_input(int32_t input, const WriteReqTable
 
 DSV4_HOST_DEVICE constexpr PoolAddress pool_address(int32_t pool, const WriteReqTablesParams& p) {
     const WrittenPool& w = p.pools[pool];
-    return PoolAddress{w.row_elems, w.kind, w.is_int64, w.columns, w.page_shift, w.unit_columns, 0, 0, 0, 0, 0};
+    return PoolAddress{w.row_elems, w.columns, 0, w.kind, w.is_int64, w.page_shift, w.slot_shift, 0, 0, 0};
 }
 
 // What is wrong with a row. The host raises; a device makes the row padding and records the code.
