@@ -231,8 +231,7 @@ class AdvancedRows {
             }
             order<HardEvent::MTE2_V>();
             pick(kAdvancedTokens, token_buffer_.Get<int32_t>(), count);
-            set_slots(kFull, count);
-            set_slots(kSwa, count);
+            set_slots(count);
             order<HardEvent::V_MTE3>();
             order<HardEvent::S_MTE3>();
             for (uint32_t field = 0; field < kNumAdvancedFields; ++field) {
@@ -295,16 +294,20 @@ class AdvancedRows {
                         result.is_int64() ? 2 * count : count);
     }
 
-    // The slot of the newest token's position of each row: a run of one unit in 8 lanes.
-    __aicore__ inline void set_slots(int32_t pool, uint32_t count) {
-        const int32_t field = kAdvancedFullSlots + pool;
-        if (!wants(p_, field)) {
+    // The slots of the newest token's position of each row: a run of one unit in 8 lanes.
+    __aicore__ inline void set_slots(uint32_t count) {
+        const uint32_t pools = wants(p_, kAdvancedFullSlots) << kFull | wants(p_, kAdvancedFullSlots + kSwa) << kSwa;
+        if (pools == 0) {
             return;
         }
-        // V has picked the slots of the pool before.
-        AscendC::PipeBarrier<PIPE_V>();
-        slots_.start(runs_, count, count * static_cast<uint32_t>(kLaneElems));
-        pick(field, slots_.slots(pool, p_.dummy_slots[pool]), count);
+        slots_.start(runs_, count, count * static_cast<uint32_t>(kLaneElems), pools);
+        for (const int32_t pool : {kFull, kSwa}) {
+            if ((pools >> pool & 1) != 0) {
+                // V has picked the slots of the pool before.
+                AscendC::PipeBarrier<PIPE_V>();
+                pick(kAdvancedFullSlots + pool, slots_.slots(pool, p_.dummy_slots[pool]), count);
+            }
+        }
     }
 
     const AdvanceStepParams& p_;
