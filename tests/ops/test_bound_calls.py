@@ -91,9 +91,9 @@ def test_what_a_call_holds_ends_with_it_and_its_number_is_not_used_again():
     first = out.data_ptr()
     arguments = *tables.op_pools, None, torch.tensor([1, 1]), None, None, None, 4, 4, 32, 512, [out], FIELDS
     call = BoundCall("step", arguments)
-    number = call._number
+    number = call.run.args[0]
     del out, arguments
-    call()
+    call.run()
     assert first  # the buffer is the call's alone
     del call
     gc.collect()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 from weakref import finalize
 
@@ -22,6 +23,9 @@ class BoundCall:
     The op checks its arguments in every call. Made and called outside of a trace, which would keep a number of this
     process.
 
+    Attributes:
+        run: calls the op with the tensors that change, as long as this object lives.
+
     Args:
         op: its name, or name and overload as ``"step__new"``.
         arguments, named: of the op; they live as long as this does. A tensor that changes stands for those of the
@@ -29,16 +33,13 @@ class BoundCall:
         changing: positions of the tensors that change, up to eleven.
     """
 
-    __slots__ = ("__weakref__", "_number")
+    __slots__ = ("__weakref__", "run")
 
     def __init__(self, op: str, arguments: Sequence[Any], changing: Sequence[int] = (), **named: Any) -> None:
-        self._number: int = getattr(_bind, op)(changing, *arguments, **named)
+        number = getattr(_bind, op)(changing, *arguments, **named)
         # Not at the process's end: who calls last is not known.
-        finalize(self, _unbind, self._number).atexit = False
-
-    def __call__(self, *tensors: Tensor | None) -> list[Tensor]:
-        """The op's results."""
-        return _bound(self._number, *tensors)  # type: ignore[no-any-return]
+        finalize(self, _unbind, number).atexit = False
+        self.run: Callable[..., list[Tensor]] = partial(_bound, number)
 
     def __reduce__(self) -> Any:
         raise TypeError("a BoundCall holds what its process knows, and cannot be copied")

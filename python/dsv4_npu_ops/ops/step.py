@@ -184,7 +184,7 @@ def bind_step(
     def run(seq_lens: Tensor, requests: Tensor | None = None, operand: Tensor | None = None) -> None:
         if tables.check_reserved:
             check_reserved("step", tables, StepRows(seq_lens, rows.form, operand, rows.width), requests)
-        call(seq_lens, requests, operand)
+        call.run(seq_lens, requests, operand)
 
     return run
 
@@ -240,8 +240,8 @@ class NewStep:
             self._call = BoundCall("step__new", (*arguments, *self._unusual), _CHANGING, **named)
         of_rows = rows.seq_lens, req_pool_indices, rows.operand
         if rope_cos is None and not token_tables:
-            return self._call(*of_rows) if host_rows is None else self._call(*of_rows, *host)
-        return self._call(*of_rows, *host, rope_cos, rope_sin, *map((token_tables or {}).get, TOKEN_TABLES))
+            return self._call.run(*of_rows) if host_rows is None else self._call.run(*of_rows, *host)
+        return self._call.run(*of_rows, *host, rope_cos, rope_sin, *map((token_tables or {}).get, TOKEN_TABLES))
 
 
 def _arguments(
