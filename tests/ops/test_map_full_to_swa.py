@@ -95,6 +95,13 @@ def test_more_segments_than_a_batch(device):
     check_against_oracle(tables, mapping, rows, device)
 
 
+@pytest.mark.parametrize("none", [0, -3])
+def test_tokens_whose_page_the_swa_table_does_not_hold(device, none):
+    tables, mapping = make(4, 3 * 40, lambda ids: ids[::-1], device, columns=160)
+    tables.table("swa")[0, 1] = tables.table("swa")[2, 39] = none
+    check_against_oracle(tables, mapping, [(0, 2, 13, 1), (2, 150, 160, 1), (1, 0, 8, 1)], device)
+
+
 def test_the_readme_example():
     layout = KVLayout(page_size=4, max_requests=2, max_context_len=8, num_pages={"full": 7, "swa": 7})
     tables = RequestTables(layout)

@@ -89,7 +89,6 @@ class MapFullToSwa {
 
     __aicore__ inline void fetch() {
         order<HardEvent::S_MTE2>();
-        order<HardEvent::V_MTE2>();
         for (uint32_t i = 0; i < num_pieces_; ++i) {
             const Piece& piece = pieces_[i];
             const MapSegment& s = piece.segment;
