@@ -19,14 +19,15 @@ struct WrittenPool {
 // Arrays are in table order; their length is a number because launch stubs repeat the struct outside its namespace.
 struct WriteReqTablesParams {
     WrittenPool pools[6];
-    int64_t max_requests;      // rows that every table has
-    int64_t max_end;           // raw tokens that every table has room for, rings of columns aside
-    int64_t num_rows;          // B: rows, padding rows included
-    int32_t wide_inputs;       // bit input: it is int64, not int32
-    int32_t has_state_starts;  // the state pools start at their own positions
-    int32_t rings;             // bit pool: its table is a ring of columns
-    int16_t slot_totals;       // bit total: a pool that it is of has a table of slots
-    int16_t page_totals;       // the same of pages
+    int64_t max_requests;     // rows that every table has
+    int64_t max_end;          // raw tokens that every table has room for, rings of columns aside
+    int64_t num_rows;         // B: rows, padding rows included
+    int16_t wide_inputs;      // bit input: it is int64, not int32
+    int16_t rings;            // bit pool: its table is a ring of columns
+    int8_t has_state_starts;  // the state pools start at their own positions
+    int8_t slot_totals;       // bit total: a pool that it is of has a table of slots
+    int8_t page_totals;       // the same of pages
+    int8_t reserved;          // keeps the struct free of padding
 };
 
 namespace dsv4 {
@@ -136,12 +137,12 @@ DSV4_HOST_DEVICE constexpr int32_t total_of_pool(int32_t pool, const WriteReqTab
 DSV4_HOST_DEVICE constexpr int32_t pool_of_total(int32_t total) { return total + 1; }
 
 // slot_totals and page_totals.
-DSV4_HOST_DEVICE constexpr int16_t totals_of_kind(int32_t kind, const WriteReqTablesParams& p) {
+DSV4_HOST_DEVICE constexpr int8_t totals_of_kind(int32_t kind, const WriteReqTablesParams& p) {
     int32_t totals = 0;
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
         totals |= p.pools[pool].kind == kind ? 1 << total_of_pool(pool, p) : 0;
     }
-    return static_cast<int16_t>(totals);
+    return static_cast<int8_t>(totals);
 }
 
 DSV4_HOST_DEVICE constexpr bool total_is_written(int32_t total, const WriteReqTablesParams& p) {
@@ -161,6 +162,11 @@ DSV4_HOST_DEVICE constexpr int64_t limit_of_total(int32_t total, const WriteReqT
         }
     }
     return limit;
+}
+
+// Units at multiples of which a total is cut into shares: few raw tokens, so that shares bring about as many rows.
+DSV4_HOST_DEVICE constexpr int64_t write_share_units(int32_t total) {
+    return max_of<int64_t>(1, kLaneElems >> unit_shift(pool_of_total(total)));
 }
 
 // Which share of a total's units a block takes: those with one unit more than others fall to different blocks.

@@ -164,7 +164,9 @@ class WriteReqTables {
                             static_cast<int32_t>(p_.num_rows), unit_shift(pool)};
         const int64_t units = rows.prefix.GetValue(static_cast<uint32_t>(p_.num_rows));
         const int64_t blocks = AscendC::GetBlockNum();
-        pieces_.start(rows, block_share(units, kLaneElems, write_share(total, AscendC::GetBlockIdx(), blocks), blocks),
+        pieces_.start(rows,
+                      block_share(units, write_share_units(total),
+                                  write_share(total, AscendC::GetBlockIdx(), blocks), blocks),
                       write_tile_units(total, p_), kLaneElems);
         while (pieces_.next_tile()) {
             uint32_t paged = 0;
@@ -332,13 +334,13 @@ class WriteReqTables {
         const PoolAddress a = pool_address(pool, p_);
         for (uint32_t i = 0; i < num_runs_; ++i) {
             const PageRun& run = runs_[i];
-            const int64_t left = a.columns - page_column(run.page, a);
-            const uint32_t pages = static_cast<uint32_t>(min_of<int64_t>(run.pages, left));
-            store_rows(to[static_cast<uint64_t>(page_entry_elems(run.request, run.page, a))], entries[run.area * kLane],
-                       pages, 1, kLane);
+            const int64_t row = run.request * a.row_elems;
+            const int64_t column = page_column(run.page, a);
+            const uint32_t pages = static_cast<uint32_t>(min_of<int64_t>(run.pages, a.columns - column));
+            store_rows(to[static_cast<uint64_t>(row + column)], entries[run.area * kLane], pages, 1, kLane);
             if (pages < run.pages) {
-                store_rows(to[static_cast<uint64_t>(page_entry_elems(run.request, run.page + pages, a))],
-                           entries[(run.area + pages) * kLane], run.pages - pages, 1, kLane);
+                store_rows(to[static_cast<uint64_t>(row)], entries[(run.area + pages) * kLane], run.pages - pages, 1,
+                           kLane);
             }
         }
     }
