@@ -44,7 +44,7 @@ WriteReqTablesParams check_write_req_tables(at::TensorList tables, at::IntArrayR
     const at::Tensor& requests = tensors.req_pool_indices;
     WriteReqTablesParams p{};
     const auto add_input = [&](int32_t input, const char* name, const at::Tensor& values) {
-        p.wide_inputs = static_cast<int16_t>(p.wide_inputs | check_row_values(name, values, requests) << input);
+        p.wide_inputs = static_cast<int8_t>(p.wide_inputs | check_row_values(name, values, requests) << input);
     };
     add_input(kWriteRequests, "req_pool_indices", requests);
     add_input(kWriteStarts, "starts", tensors.starts);
@@ -73,9 +73,10 @@ WriteReqTablesParams check_write_req_tables(at::TensorList tables, at::IntArrayR
             check_rows_apart(pool, addresses.tables[pool]);
             const int64_t units = units_in_table(a);
             if (units < units_in(max_context_len, pool)) {
-                p.rings = static_cast<int16_t>(p.rings | 1 << pool);
+                p.rings = static_cast<int8_t>(p.rings | 1 << pool);
             } else {
-                p.max_end = std::min(p.max_end, units * tokens_per_unit(pool) + tokens_per_unit(pool) - 1);
+                const int64_t end = units * tokens_per_unit(pool) + tokens_per_unit(pool) - 1;
+                p.max_end = static_cast<int32_t>(std::min<int64_t>(p.max_end, end));
             }
         }
         tensors.loc[pool] = loc[pool];
@@ -83,7 +84,7 @@ WriteReqTablesParams check_write_req_tables(at::TensorList tables, at::IntArrayR
     p.slot_totals = totals_of_kind(kSlots, p);
     p.page_totals = totals_of_kind(kPages, p);
     tensors.tables = std::move(addresses.tables);
-    p.max_requests = addresses.max_requests;
+    p.max_requests = static_cast<int32_t>(addresses.max_requests);
     p.num_rows = requests.size(0);
     return p;
 }

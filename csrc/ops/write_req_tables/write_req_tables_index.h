@@ -19,15 +19,15 @@ struct WrittenPool {
 // Arrays are in table order; their length is a number because launch stubs repeat the struct outside its namespace.
 struct WriteReqTablesParams {
     WrittenPool pools[6];
-    int64_t max_requests;     // rows that every table has
-    int64_t max_end;          // raw tokens that every table has room for, rings of columns aside
     int64_t num_rows;         // B: rows, padding rows included
-    int16_t wide_inputs;      // bit input: it is int64, not int32
-    int16_t rings;            // bit pool: its table is a ring of columns
+    int32_t max_requests;     // rows that every table has
+    int32_t max_end;          // raw tokens that every table has room for, rings of columns aside
+    int8_t wide_inputs;       // bit input: it is int64, not int32
+    int8_t rings;             // bit pool: its table is a ring of columns
     int8_t has_state_starts;  // the state pools start at their own positions
     int8_t slot_totals;       // bit total: a pool that it is of has a table of slots
     int8_t page_totals;       // the same of pages
-    int8_t reserved;          // keeps the struct free of padding
+    int8_t reserved[3];       // keeps the struct free of padding
 };
 
 namespace dsv4 {

@@ -365,7 +365,7 @@ class WriteReqTables {
 
     template <typename T>
     __aicore__ inline GlobalTensor<T> table(int32_t pool) const {
-        return global<T>(tables_.address[pool], static_cast<uint64_t>(p_.max_requests * p_.pools[pool].row_elems));
+        return global<T>(tables_.address[pool], static_cast<uint64_t>(p_.pools[pool].row_elems * p_.max_requests));
     }
 
     const WriteReqTablesParams& p_;

@@ -26,8 +26,8 @@ class WriteScan {
         p_ = &p;
         iota_ = scratch;
         lanes_.init(iota_, scratch[static_cast<uint32_t>(kWriteIotaElems)]);
-        longest_ = min_of(kMostScannedLength, p.max_end);
-        most_requests_ = min_of(kMostScannedLength, p.max_requests);
+        longest_ = min_of<int64_t>(kMostScannedLength, p.max_end);
+        most_requests_ = min_of<int64_t>(kMostScannedLength, p.max_requests);
     }
 
     __aicore__ inline void prepare() const { fill_iota(iota_, static_cast<uint32_t>(kWriteIotaElems)); }
