@@ -38,7 +38,7 @@ class RowPieces {
         tile_units_ = tile_units;
         area_step_ = area_step;
         if (entry_ < end_) {
-            row_ = find(0);
+            row_ = first_row();
             row_end_ = prefix(row_ + 1);
             load_row(entry_ - prefix(row_));
         }
@@ -95,15 +95,23 @@ class RowPieces {
         ++row_;
         row_end_ = prefix(row_ + 1);
         if (entry_ >= row_end_) {
-            row_ = find(row_);
+            row_ = find(row_, rows_.num_rows + 1);
             row_end_ = prefix(row_ + 1);
         }
         load_row(0);
     }
 
-    // The row from `low` on that has the next entry.
-    __aicore__ inline int32_t find(int32_t low) const {
-        int32_t high = rows_.num_rows + 1;
+    // Where all rows are equally long, two looks tell that it is the expected one.
+    __aicore__ inline int32_t first_row() const {
+        const int32_t expected = static_cast<int32_t>(entry_ * rows_.num_rows / prefix(rows_.num_rows));
+        if (prefix(expected) > entry_) {
+            return find(0, expected);
+        }
+        return prefix(expected + 1) > entry_ ? expected : find(expected + 1, rows_.num_rows + 1);
+    }
+
+    // The row from `low` on, before `high`, that has the next entry.
+    __aicore__ inline int32_t find(int32_t low, int32_t high) const {
         while (high - low > 1) {
             const int32_t middle = (low + high) / 2;
             if (prefix(middle) <= entry_) {

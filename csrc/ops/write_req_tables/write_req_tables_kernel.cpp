@@ -235,6 +235,7 @@ class WriteReqTables {
     struct SlotGroup {
         int64_t entry;
         int64_t distance;
+        int64_t next;  // the entry of one more
         uint32_t slots;
         uint32_t area;  // as in a PageRun
     };
@@ -292,14 +293,16 @@ class WriteReqTables {
     __aicore__ inline void add_to_group(int64_t entry, uint32_t pages, int64_t page_units) {
         if (num_groups_ > 0 && pages == 1) {
             SlotGroup& last = groups_[num_groups_ - 1];
-            const int64_t distance = last.slots == 1 ? entry - last.entry : last.distance;
-            if (entry == last.entry + last.slots * distance) {
-                last.distance = distance;
+            if (last.slots == 1) {
+                last.distance = entry - last.entry;
+            }
+            if (last.slots == 1 || entry == last.next) {
+                last.next = entry + last.distance;
                 ++last.slots;
                 return;
             }
         }
-        groups_[num_groups_++] = SlotGroup{entry, page_units, pages, used_pages_};
+        groups_[num_groups_++] = SlotGroup{entry, page_units, entry + pages * page_units, pages, used_pages_};
     }
 
     __aicore__ inline void flush_runs(uint32_t pools, int32_t shift) {
