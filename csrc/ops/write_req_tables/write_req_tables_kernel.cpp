@@ -270,23 +270,23 @@ class WriteReqTables {
     // at the start of the row.
     __aicore__ inline void collect_pages(uint32_t pools, int32_t shift, const Piece& piece) {
         const int64_t end = piece.unit + piece.units;
-        int64_t unit = page_start_from(piece.unit, shift);
-        if (piece.starts_row && piece.unit < unit) {
-            add_run(pools, shift, piece, piece.unit, 1);
-        }
+        int64_t unit = piece.starts_row ? piece.unit : page_start_from(piece.unit, shift);
         while (unit < end) {
-            const int64_t pages = min_of(pages_for(end - unit, shift), kWriteTilePages);
-            add_run(pools, shift, piece, unit, static_cast<uint32_t>(pages));
-            unit += pages << shift;
+            const int64_t page = page_of(unit, shift);
+            const bool starts_page = page << shift == unit;
+            const int64_t pages = starts_page ? min_of(pages_for(end - unit, shift), kWriteTilePages) : 1;
+            add_run(pools, shift, piece, unit, page, static_cast<uint32_t>(pages));
+            unit = (page + pages) << shift;
         }
     }
 
-    __aicore__ inline void add_run(uint32_t pools, int32_t shift, const Piece& piece, int64_t unit, uint32_t pages) {
+    __aicore__ inline void add_run(uint32_t pools, int32_t shift, const Piece& piece, int64_t unit, int64_t page,
+                                   uint32_t pages) {
         if (num_runs_ == kWriteTileRuns || used_pages_ + pages > kWriteTilePages) {
             flush_runs(pools, shift);
         }
         add_to_group(piece.entry + (unit - piece.unit), pages, int64_t{1} << shift);
-        runs_[num_runs_++] = PageRun{piece.request, page_of(unit, shift), pages, used_pages_};
+        runs_[num_runs_++] = PageRun{piece.request, page, pages, used_pages_};
         used_pages_ += pages;
     }
 
@@ -339,12 +339,13 @@ class WriteReqTables {
             const PageRun& run = runs_[i];
             const int64_t row = run.request * a.row_elems;
             const int64_t column = page_column(run.page, a);
-            const uint32_t pages = static_cast<uint32_t>(min_of<int64_t>(run.pages, a.columns - column));
-            store_rows(to[static_cast<uint64_t>(row + column)], entries[run.area * kLane], pages, 1, kLane);
-            if (pages < run.pages) {
+            uint32_t pages = run.pages;
+            if (column + pages > a.columns) {
+                pages = static_cast<uint32_t>(a.columns - column);
                 store_rows(to[static_cast<uint64_t>(row)], entries[(run.area + pages) * kLane], run.pages - pages, 1,
                            kLane);
             }
+            store_rows(to[static_cast<uint64_t>(row + column)], entries[run.area * kLane], pages, 1, kLane);
         }
     }
 
