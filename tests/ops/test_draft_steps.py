@@ -190,9 +190,10 @@ def test_many_requests_and_long_rows(device):
         assert torch.equal(got.cos, cos[got.positions]) and torch.equal(got.sin, sin[got.positions])
 
 
-def test_many_requests_of_a_table(device):
-    """More requests than a tile of slots takes, one of which is a block table's row."""
-    rows, num_steps, context = 500, 3, 300
+@pytest.mark.parametrize("rows, num_steps", [(500, 3), (200, 40)])
+def test_many_requests_of_a_table(device, rows, num_steps):
+    """More requests, or more steps of them, than a tile of slots takes, one of which is a block table's row."""
+    context = 300
     generator = torch.Generator().manual_seed(7)
     pages = torch.randint(0, 1 << 15, (rows, 19), generator=generator, dtype=torch.int32)
     tables = RequestTables.of({"swa": PageTable(pages.to(device), 16)}, max_context_len=context)
