@@ -30,14 +30,18 @@ struct IntegerOutput {
         : entries(values.defined() ? values.mutable_data_ptr() : nullptr),
           is_int64(values.defined() && values.scalar_type() == at::kLong) {}
 
-    void write(int64_t index, int64_t value) const {
+    // value_of(0), value_of(1), ..
+    template <typename ValueOf>
+    void write(int64_t count, const ValueOf& value_of) const {
         if (entries == nullptr) {
             return;
         }
-        if (is_int64) {
-            static_cast<int64_t*>(entries)[index] = value;
-        } else {
-            static_cast<int32_t*>(entries)[index] = static_cast<int32_t>(value);
+        for (int64_t i = 0; i < count; ++i) {
+            if (is_int64) {
+                static_cast<int64_t*>(entries)[i] = value_of(i);
+            } else {
+                static_cast<int32_t*>(entries)[i] = static_cast<int32_t>(value_of(i));
+            }
         }
     }
 };

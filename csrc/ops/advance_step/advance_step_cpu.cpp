@@ -1,4 +1,5 @@
 #include <ATen/Parallel.h>
+#include <c10/util/SmallVector.h>
 #include <c10/util/StringUtil.h>
 
 #include <algorithm>
@@ -100,13 +101,29 @@ std::string describe(int32_t fault, int64_t i, const VerifiedRow& row, const Adv
     }
 }
 
+struct ScannedRow {
+    VerifiedRow row;
+    AdvancedRow next;
+};
+
+// Every row, read before anything is written: lengths may change in place.
+c10::SmallVector<ScannedRow, 64> scan(const RowReader& rows, const AdvanceStepParams& p) {
+    c10::SmallVector<ScannedRow, 64> scanned(p.num_rows);
+    for (int64_t i = 0; i < p.num_rows; ++i) {
+        const VerifiedRow row = rows(i);
+        const int32_t fault = advance_fault(row, p);
+        TORCH_CHECK_VALUE(fault == kAdvanceValid, "advance_step: ", describe(fault, i, row, p));
+        scanned[i] = {row, advanced_row(row, p)};
+    }
+    return scanned;
+}
+
 // hidden: [T, row_bytes]; next: [B, row_bytes].
-void copy_hidden(const RowReader& rows, const AdvanceStepParams& p, const char* hidden, char* next) {
+void copy_hidden(at::ArrayRef<ScannedRow> rows, const AdvanceStepParams& p, const char* hidden, char* next) {
     const int64_t row_bytes = 2 * p.hidden_row_halves;
     at::parallel_for(0, p.num_rows, cpu::rows_per_thread(kBytesPerThread, row_bytes), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
-            const VerifiedRow row = rows(i);
-            const AdvancedRow advanced = advanced_row(row, p);
+            const auto& [row, advanced] = rows[i];
             if (advanced.accepted != 0) {
                 std::copy_n(hidden + sampled_token(row, advanced) * row_bytes, row_bytes, next + i * row_bytes);
             } else {
@@ -118,40 +135,38 @@ void copy_hidden(const RowReader& rows, const AdvanceStepParams& p, const char* 
 
 void run(const AdvanceStepParams& p, const AdvanceTensors& t) {
     const RowReader rows(t, p);
-    for (int64_t i = 0; i < p.num_rows; ++i) {
-        const VerifiedRow row = rows(i);
-        const int32_t fault = advance_fault(row, p);
-        TORCH_CHECK_VALUE(fault == kAdvanceValid, "advance_step: ", describe(fault, i, row, p));
-    }
+    const auto scanned = scan(rows, p);
     if (p.hidden_row_halves != 0) {
-        copy_hidden(rows, p, static_cast<const char*>(t.hidden_states.const_data_ptr()),
+        copy_hidden(scanned, p, static_cast<const char*>(t.hidden_states.const_data_ptr()),
                     static_cast<char*>(t.fields[kAdvancedHidden].mutable_data_ptr()));
     }
+    const auto write = [&](int32_t field, const auto& value_of) {
+        cpu::IntegerOutput(t.fields[field]).write(p.num_rows, [&](int64_t i) {
+            return value_of(scanned[i].row, scanned[i].next, i);
+        });
+    };
+    write(kAdvancedTokens, [&](const VerifiedRow& row, const AdvancedRow& next, int64_t i) {
+        return is_padding(row) ? 0 : rows.token(i, row, next);
+    });
+    write(kAdvancedExtend, [](const VerifiedRow&, const AdvancedRow& next, int64_t) { return next.accepted; });
+    write(kAdvancedPositions, [&](const VerifiedRow&, const AdvancedRow& next, int64_t) {
+        return can_draft(next, p) ? advanced_length(next) : 0;
+    });
+    write(kAdvancedSampled, [](const VerifiedRow& row, const AdvancedRow& next, int64_t) {
+        return next.accepted != 0 ? sampled_token(row, next) : 0;
+    });
+    write(kAdvancedCounts,
+          [](const VerifiedRow& row, const AdvancedRow&, int64_t) { return is_padding(row) ? 0 : row.count; });
+    write(kAdvancedRejected, [](const VerifiedRow&, const AdvancedRow& next, int64_t) { return next.rejected; });
     const cpu::PoolSlots slots(p.pools, t.tables);
-    const auto out = [&](int32_t field) { return cpu::IntegerOutput(t.fields[field]); };
-    const cpu::IntegerOutput lengths = out(kAdvancedLengths), extend = out(kAdvancedExtend),
-                             tokens = out(kAdvancedTokens), positions = out(kAdvancedPositions),
-                             sampled = out(kAdvancedSampled), counts = out(kAdvancedCounts),
-                             rejected = out(kAdvancedRejected),
-                             locs[2] = {out(kAdvancedFullSlots + kFull), out(kAdvancedFullSlots + kSwa)};
-    for (int64_t i = 0; i < p.num_rows; ++i) {
-        const VerifiedRow row = rows(i);  // before its length is overwritten, if that happens in place
-        const AdvancedRow next = advanced_row(row, p);
-        const bool drafts = can_draft(next, p);
-        tokens.write(i, is_padding(row) ? 0 : rows.token(i, row, next));
-        extend.write(i, next.accepted);
-        positions.write(i, drafts ? advanced_length(next) : 0);
-        sampled.write(i, next.accepted != 0 ? sampled_token(row, next) : 0);
-        counts.write(i, is_padding(row) ? 0 : row.count);
-        rejected.write(i, next.rejected);
-        for (const int32_t pool : {kFull, kSwa}) {
-            if (wants(p, kAdvancedFullSlots + pool)) {
-                const int64_t slot = drafts ? slots.slot(pool, row.request, advanced_length(next)) : cpu::kNoSlot;
-                locs[pool].write(i, slot == cpu::kNoSlot ? p.dummy_slots[pool] : slot);
-            }
-        }
-        lengths.write(i, advanced_length(next));
+    for (const int32_t pool : {kFull, kSwa}) {
+        write(kAdvancedFullSlots + pool, [&](const VerifiedRow& row, const AdvancedRow& next, int64_t) {
+            const int64_t slot =
+                can_draft(next, p) ? slots.slot(pool, row.request, advanced_length(next)) : cpu::kNoSlot;
+            return slot == cpu::kNoSlot ? p.dummy_slots[pool] : slot;
+        });
     }
+    write(kAdvancedLengths, [](const VerifiedRow&, const AdvancedRow& next, int64_t) { return advanced_length(next); });
 }
 
 }  // namespace
