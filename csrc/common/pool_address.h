@@ -12,7 +12,8 @@ struct PoolAddress {
     int16_t kind;       // dsv4::kNoPool .. dsv4::kBank
     int8_t is_int64;    // entries of the table or mapping; int32 otherwise
     int8_t page_shift;  // log2 of the slots in a page of this pool
-    int8_t slot_shift;  // kSlots: log2 of the columns from one unit to the next, and of the entry's slots in one of this pool
+    int8_t slot_shift;  // kSlots: log2 of the columns from one unit to the next, and of the entry's slots in one of
+                        // this pool
     int8_t ring_shift;  // rings: log2 of the slots of one
     int8_t base;        // kMapped, kPageRing: the pool whose slots the rule starts from
     int8_t reserved;    // keeps the struct free of padding

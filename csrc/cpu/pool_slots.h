@@ -254,8 +254,7 @@ class PoolSlots {
                 return mapped > 0 ? slot_of(mapped) : kNoSlot;
             };
             const auto of_run = [&](int64_t first, T* run) {
-                return slot_of.keeps_31_bits() && first <= a.row_elems - kRun &&
-                       map_run(entries + first, slot_of, run);
+                return slot_of.keeps_31_bits() && first <= a.row_elems - kRun && map_run(entries + first, slot_of, run);
             };
             write_by_base(a.base, request, begin, end, dummy, out, of_slot, of_run);
         });

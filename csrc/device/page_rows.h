@@ -1,5 +1,5 @@
-// Page tables of a step whose entries lie as a request's table of pages has them, and whose rows fit into a tile: a row's
-// live span is a contiguous copy over a fill value. A row is looked at once for all tables.
+// Page tables of a step whose entries lie as a request's table of pages has them, and whose rows fit into a tile: a
+// row's live span is a contiguous copy over a fill value. A row is looked at once for all tables.
 #pragma once
 
 #include "device/step_rows.h"

@@ -45,8 +45,8 @@ class PageTables {
         }
     }
 
-    // The same of rows of many entries: a block takes one row, then another; the next table goes on with the block whose
-    // turn it is.
+    // The same of rows of many entries: a block takes one row, then another; the next table goes on with the block
+    // whose turn it is.
     __aicore__ inline void write_long_rows(int32_t pool) {
         start(pool);
         const int64_t num_rows = p_.rows.num_rows;
@@ -82,8 +82,9 @@ class PageTables {
         contiguous_ = a.kind == kPages && a.is_int64 == 0 && columns_ <= a.columns;
         // What needs no 32-byte block an entry has the place of the blocks.
         tile_entries_ = static_cast<uint32_t>(contiguous_ ? (1 + kLaneElems) * kPageTileEntries : kPageTileEntries);
-        out_ = global<int32_t>(at(memory_.fields[kFieldPageTable + pool]),
-                               static_cast<uint64_t>(int64_t{p_.rows.num_rows - 1} * p_.page_row_elems[pool] + columns_));
+        out_ =
+            global<int32_t>(at(memory_.fields[kFieldPageTable + pool]),
+                            static_cast<uint64_t>(int64_t{p_.rows.num_rows - 1} * p_.page_row_elems[pool] + columns_));
         begin_tile();
     }
 
@@ -224,10 +225,10 @@ class PageTables {
             fetch_pages(stretch, request, span, a);
         } else {
             const int64_t unit = first_unit_of_page(span.begin, p_.pools[pool_].page_shift);
-            load_strided_rows(block(stretch, span.begin),
-                              source_table_[static_cast<uint64_t>(slot_entry_elems(request, unit, a)) * words(a)],
-                              pages, 1, (unit_columns(a) * static_cast<int64_t>(words(a))) << p_.pools[pool_].page_shift,
-                              kLaneElems);
+            load_strided_rows(
+                block(stretch, span.begin),
+                source_table_[static_cast<uint64_t>(slot_entry_elems(request, unit, a)) * words(a)], pages, 1,
+                (unit_columns(a) * static_cast<int64_t>(words(a))) << p_.pools[pool_].page_shift, kLaneElems);
         }
     }
 

@@ -18,8 +18,8 @@ class PoolSlots {
         : tile_(pools, tables, iota, scratch) {}
 
     // Begins a tile. Whatever read the last result has been ordered before V and MTE2 by the caller.
-    // used: lanes of all areas together, at most kSlotTileLanes; areas follow each other. pools: a bit for each token pool
-    // whose slots will be asked for, so that they can be made together.
+    // used: lanes of all areas together, at most kSlotTileLanes; areas follow each other. pools: a bit for each token
+    // pool whose slots will be asked for, so that they can be made together.
     __aicore__ inline void start(const UnitRun* runs, uint32_t num_runs, uint32_t used, uint32_t pools = 0) {
         tile_.start(runs, num_runs, used);
         pools_ = pools;

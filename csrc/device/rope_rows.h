@@ -20,9 +20,8 @@ class RopeRows {
             return;
         }
         const StepParams& p = rows_.step();
-        const bool of_tokens = stage == kStageTokenRope;
-        shift_ = of_tokens ? 0 : stage == kStageRope ? kShiftC4 : kShiftC128;
-        const int64_t entries = of_tokens ? p.rows.num_tokens : p.capacity_groups[stage - kStageRope];
+        shift_ = stage == kStageTokenRope ? 0 : stage == kStageRope ? kShiftC4 : kShiftC128;
+        const int64_t entries = rope_entries(p, stage);
         const BlockShare share = part.uneven_share(entries, rows_.total(shift_), kRopeTimes, 1);
         rows_.next_stage();
         start(stage, entries);
@@ -42,8 +41,8 @@ class RopeRows {
             // Areas follow each other without gaps.
             for (uint32_t i = 0; i < count_; ++i) {
                 const Table& t = tables_[i];
-                store_rows(t.out[static_cast<uint64_t>(runs_.entry()) * t.row_halves], t.tile, runs_.used(), t.row_halves,
-                           t.pitch);
+                store_rows(t.out[static_cast<uint64_t>(runs_.entry()) * t.row_halves], t.tile, runs_.used(),
+                           t.row_halves, t.pitch);
             }
         }
     }
@@ -77,7 +76,8 @@ class RopeRows {
             t.nan = row.elem_bytes == 4 ? kNanFloat : kTwoNanHalves;
             t.in = global<uint16_t>(at(stage == kStageTokenRope ? memory_.token_rope[i] : groups[i]),
                                     static_cast<uint64_t>(t.max_pos) * t.row_halves);
-            t.out = global<uint16_t>(at(memory_.fields[outputs.field + i]), static_cast<uint64_t>(entries) * t.row_halves);
+            t.out =
+                global<uint16_t>(at(memory_.fields[outputs.field + i]), static_cast<uint64_t>(entries) * t.row_halves);
             row_words += t.pitch / 2;
         }
         tile_rows_ = static_cast<uint32_t>(kScratchElems) / row_words - 1;

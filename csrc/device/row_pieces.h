@@ -53,8 +53,8 @@ class RowPieces {
                 next_row();
             }
             const int64_t units = min_of<int64_t>(min_of(end_, row_end_) - entry_, tile_units_ - used_);
-            pieces_[count_++] = Piece{entry_, request_, unit_, static_cast<uint32_t>(units),
-                                      static_cast<uint32_t>(used_), starts_row_};
+            pieces_[count_++] =
+                Piece{entry_, request_, unit_, static_cast<uint32_t>(units), static_cast<uint32_t>(used_), starts_row_};
             unit_ += units;
             starts_row_ = false;
             used_ += (units + area_step_ - 1) & -area_step_;

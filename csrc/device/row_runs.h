@@ -48,7 +48,8 @@ class RowRuns {
     __aicore__ inline const UnitRun* runs() const { return runs_; }
     __aicore__ inline const UnitRun& operator[](uint32_t run) const { return runs_[run]; }
 
-    // Calls move(first entry, area, runs, lanes) for runs next to each other that are equally long: one copy moves them all.
+    // Calls move(first entry, area, runs, lanes) for runs next to each other that are equally long: one copy moves them
+    // all.
     template <typename Move>
     __aicore__ inline void each_equal(const Move& move) const {
         int64_t entry = tile_entry_;

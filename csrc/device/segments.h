@@ -85,9 +85,7 @@ class SegmentCursor {
     // from it on.
     __aicore__ inline const LocalTensor<int32_t>& chunk() const { return words_; }
     __aicore__ inline uint32_t current() const { return current_; }
-    __aicore__ inline uint32_t left() const {
-        return min_of<uint32_t>(kChunkSegments, end_ - chunk_begin_) - current_;
-    }
+    __aicore__ inline uint32_t left() const { return min_of<uint32_t>(kChunkSegments, end_ - chunk_begin_) - current_; }
 
     // Two fields of the segment `ahead` segments after the current one.
     __aicore__ inline int64_t pair(uint32_t ahead, uint32_t number) const {

@@ -27,8 +27,8 @@ constexpr uint32_t kMaxRuns = 128;
 constexpr uint32_t kSlotTileLanes = static_cast<uint32_t>(kMaxDeviceLanes);
 constexpr uint32_t kScatteredLanes = 256;  // entries that are fetched at a time into a 32-byte block each
 
-// UB of PoolSlots, in int32: tiles of the token pools, page ids of each or scattered entries, and room for int64 entries,
-// which V uses for its own values once they are narrowed.
+// UB of PoolSlots, in int32: tiles of the token pools, page ids of each or scattered entries, and room for int64
+// entries, which V uses for its own values once they are narrowed.
 constexpr uint32_t kTokenPools = 4;
 constexpr uint32_t kPageIdElems = kSlotTileLanes + kMaxRuns * kLaneElems;
 constexpr uint32_t kPoolSlotElems = kTokenPools * kSlotTileLanes + (kTokenPools + 2) * kPageIdElems;

@@ -55,8 +55,8 @@ class StepRows {
         settle();
     }
 
-    // Call between two stages that use the scratch: what the next one is given uses it after the one before has. S does not
-    // wait, but goes on to give.
+    // Call between two stages that use the scratch: what the next one is given uses it after the one before has. S does
+    // not wait, but goes on to give.
     __aicore__ inline void next_stage() const {
         order<AscendC::HardEvent::MTE3_V>();
         order<AscendC::HardEvent::MTE3_MTE2>();
@@ -71,8 +71,8 @@ class StepRows {
         order<AscendC::HardEvent::S_MTE3>();
     }
 
-    // UB for what lasts beside the stages, as large as the scratch if there is room; otherwise the scratch, which is free
-    // before the first of them.
+    // UB for what lasts beside the stages, as large as the scratch if there is room; otherwise the scratch, which is
+    // free before the first of them.
     __aicore__ inline LocalTensor<int32_t> lasting_scratch() {
         return has_lasting_scratch(step_) ? scratch()[static_cast<uint32_t>(kScratchElems)] : scratch();
     }

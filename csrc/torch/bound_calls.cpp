@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <torch/library.h>
 
-#include <algorithm>
 #include <array>
 #include <memory>
 #include <mutex>
@@ -80,10 +79,10 @@ void bind(const c10::OperatorHandle& binder, torch::jit::Stack* stack) {
     const size_t count = binder.schema().arguments().size();
     const auto given = torch::jit::last(*stack, count);
     std::vector<int64_t> changing = given[0].toIntVector();
-    const std::string& overload = binder.schema().overload_name();
-    const size_t dot = overload.find("__");
-    const c10::OperatorName name(std::string(kOps) + "::" + overload.substr(0, dot),
-                                 dot == std::string::npos ? "" : overload.substr(dot + 2));
+    const std::string& bound = binder.schema().overload_name();
+    const size_t name_end = bound.find("__");
+    const std::string op_name = std::string(kOps) + "::" + bound.substr(0, name_end);
+    const std::string overload = name_end == std::string::npos ? "" : bound.substr(name_end + 2);
     torch::jit::Stack arguments(given.begin() + 1, given.end());
     TORCH_CHECK_VALUE(changing.size() <= kMostChanging, "bind: ", changing.size(), " tensors change, expected at most ",
                       kMostChanging);
@@ -92,8 +91,7 @@ void bind(const c10::OperatorHandle& binder, torch::jit::Stack* stack) {
                           position, " changes, expected one of ", arguments.size());
         arguments[position] = {};
     }
-    const c10::OperatorHandle op = c10::Dispatcher::singleton().findSchemaOrThrow(name.name.c_str(),
-                                                                                  name.overload_name.c_str());
+    const c10::OperatorHandle op = c10::Dispatcher::singleton().findSchemaOrThrow(op_name.c_str(), overload.c_str());
     torch::jit::drop(*stack, count);
     stack->emplace_back(bound_calls().add({op, std::move(arguments), std::move(changing)}));
 }

@@ -1,5 +1,5 @@
-// Calls of ops whose arguments are handed over once, but for a few tensors: converting a step's from Python takes as long
-// as a small step. For this package's Python alone (python/dsv4_npu_ops/ops/bound_call.py).
+// Calls of ops whose arguments are handed over once, but for a few tensors: converting a step's from Python takes as
+// long as a small step. For this package's Python alone (python/dsv4_npu_ops/ops/bound_call.py).
 #pragma once
 
 namespace dsv4 {

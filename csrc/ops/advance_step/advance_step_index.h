@@ -19,11 +19,11 @@ struct AdvanceStepParams {
     int32_t wanted;             // bit f: output f is asked for
     int8_t has_requests;        // 0: row i of the batch is row i of the tables
     int8_t has_cu_seqlens;
-    int8_t has_drafts;          // drafts that each row verified are given
-    int8_t has_backup;          // so are tokens for rows without a sample
-    int8_t lengths_are_final;   // seq_lens count the step's tokens
-    int8_t request_is_int64;    // req_pool_indices is int32 otherwise; likewise the next four
-    int8_t length_is_int64;     // seq_lens, old and new
+    int8_t has_drafts;         // drafts that each row verified are given
+    int8_t has_backup;         // so are tokens for rows without a sample
+    int8_t lengths_are_final;  // seq_lens count the step's tokens
+    int8_t request_is_int64;   // req_pool_indices is int32 otherwise; likewise the next four
+    int8_t length_is_int64;    // seq_lens, old and new
     int8_t accepted_is_int64;
     int8_t drafts_is_int64;
     int8_t token_is_int64;  // token_ids, backup tokens and newest tokens

@@ -221,7 +221,8 @@ class AdvancedRows {
         for (int64_t first = share.begin; first < share.end; first += kAdvanceChunkRows) {
             const uint32_t count = static_cast<uint32_t>(min_of<int64_t>(kAdvanceChunkRows, share.end - first));
             rows.load_chunk(first, count);
-            // Stores of the chunk before read what S sets, and what V picks when MTE2, which S starts, has brought tokens.
+            // Stores of the chunk before read what S sets, and what V picks when MTE2, which S starts, has brought
+            // tokens.
             order<HardEvent::MTE3_S>();
             AscendC::Duplicate(token_buffer_.Get<int32_t>(), int32_t{0}, static_cast<int32_t>(count * kLaneElems));
             order<HardEvent::V_MTE2>();

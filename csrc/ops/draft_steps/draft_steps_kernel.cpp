@@ -218,8 +218,8 @@ class DraftStepsKernel {
     LocalTensor<int32_t> starts_, offsets_;                                  // of the entries of a tile
     LocalTensor<int32_t> source_tile_, slots_, positions_, kv_lens_, live_;  // of all their steps
     LocalTensor<int64_t> wide_;
-    uint32_t stride_;      // elements of source_tile_ from one entry to the next
-    uint32_t turn_rows_;   // requests whose slots are found at a time
+    uint32_t stride_;       // elements of source_tile_ from one entry to the next
+    uint32_t turn_rows_;    // requests whose slots are found at a time
     int64_t latest_start_;  // of the tile's entries
 };
 

@@ -110,9 +110,8 @@ class AlikeSegments {
         const int64_t count = run.segments;
         return table_elems(s.pool, p_.pools) <= INT32_MAX && s.out_begin >= 0 &&
                s.out_begin <= p_.num_slots[s.pool] - count * run.units() &&
-               (s.source == kKeepSlots ||
-                (s.source == kTakePages && s.ring_position >= 0 &&
-                 s.ring_position <= p_.pools.num_pages[s.pool] - count));
+               (s.source == kKeepSlots || (s.source == kTakePages && s.ring_position >= 0 &&
+                                           s.ring_position <= p_.pools.num_pages[s.pool] - count));
     }
 
     // Number `field` of each segment's fields.

@@ -107,8 +107,7 @@ constexpr int64_t kAlikeSegments = 128;
 constexpr uint32_t kLeastAlike = 4;
 constexpr uint32_t kAlikeRuns = 8;  // at a time
 constexpr int64_t kAlikeAreas = 4;
-constexpr int64_t kAlikeElems =
-    (6 * kLaneElems + 2) * kAlikeSegments + lane_scan_elems(kAlikeSegments, kAlikeAreas);
+constexpr int64_t kAlikeElems = (6 * kLaneElems + 2) * kAlikeSegments + lane_scan_elems(kAlikeSegments, kAlikeAreas);
 static_assert(kAlikeSegments * kLaneElems <= kReservePieceUnits, "numbers of their lanes");
 // Pages whose column V finds in float32.
 constexpr int32_t kMostScannedPage = (1 << 20) - 1;

@@ -360,9 +360,11 @@ std::vector<at::Tensor> new_step_buffers(at::IntArrayRef buffers, const at::Tens
     if (std::none_of(buffers.begin(), buffers.end(), stands_for_groups)) {
         return empty_tensors(buffers, seq_lens.device());
     }
-    TORCH_CHECK_VALUE(host_seq_lens.has_value(), kOp, ": host_seq_lens is None, expected the lengths on the host, by which groups are counted");
+    TORCH_CHECK_VALUE(host_seq_lens.has_value(), kOp,
+                      ": host_seq_lens is None, expected the lengths on the host, by which groups are counted");
     for (const auto& [name, rows] : {std::pair{"host_seq_lens", host_seq_lens}, {"host_operand", host_operand}}) {
-        TORCH_CHECK_VALUE(!rows.has_value() || rows->is_cpu(), kOp, ": ", name, " is on ", rows->device(), ", expected a host tensor (cpu)");
+        TORCH_CHECK_VALUE(!rows.has_value() || rows->is_cpu(), kOp, ": ", name, " is on ", rows->device(),
+                          ", expected a host tensor (cpu)");
     }
     check::shape(kOp, "host_seq_lens", *host_seq_lens, seq_lens.sizes());
     const cpu::ScannedStep step = cpu::scan_host_rows(kOp, {*host_seq_lens, host_operand, std::nullopt, form, width});

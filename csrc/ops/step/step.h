@@ -114,8 +114,7 @@ void register_step(torch::Library& library) {
                                 const std::optional<at::Tensor>& host_seq_lens,
                                 const std::optional<at::Tensor>& host_operand) {
         const at::Tensor none;
-        std::vector<at::Tensor> made =
-            new_step_buffers(buffers, seq_lens, host_seq_lens, host_operand, form, width);
+        std::vector<at::Tensor> made = new_step_buffers(buffers, seq_lens, host_seq_lens, host_operand, form, width);
         const auto asked = static_cast<size_t>(std::popcount(static_cast<uint64_t>(fields)));
         StepTensors tensors;
         const StepParams p =

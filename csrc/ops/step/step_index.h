@@ -7,7 +7,8 @@
 #include "common/step_launch.h"
 
 // Arrays of 6 are in table order, of 2 for ratios 4 and 128; lengths are numbers because launch stubs repeat the
-// structs outside their namespace. Every block reads them from cold memory, so that members are as narrow as they can be.
+// structs outside their namespace. Every block reads them from cold memory, so that members are as narrow as they can
+// be.
 struct StepParams {
     PoolAddress pools[6];
     StepRowsParams rows;

@@ -71,6 +71,11 @@ DSV4_HOST_DEVICE constexpr RopeOutputs rope_outputs(int32_t stage) {
                                     : RopeOutputs{kFieldC4Cos + 2 * (stage - kStageRope), 2};
 }
 
+// Entries of each of them.
+DSV4_HOST_DEVICE constexpr int64_t rope_entries(const StepParams& p, int32_t stage) {
+    return stage == kStageTokenRope ? p.rows.num_tokens : p.capacity_groups[stage - kStageRope];
+}
+
 // The rows of one of them; none where they have no bytes.
 struct RopeRow {
     int64_t max_pos;  // rows of the table
@@ -114,8 +119,8 @@ DSV4_HOST_DEVICE constexpr bool has_lasting_scratch(const StepParams& p) {
     return p.other_page_tables != 0 && elems * static_cast<int64_t>(sizeof(int32_t)) <= kUbBudgetBytes;
 }
 
-// What stages take one block for their rows, in nanoseconds by the model behind docs/simulated_cost.md: S is busy with the
-// rows, or memory with the bytes; 0 for a stage that makes nothing. To begin with, each takes kStageSetupNs.
+// What stages take one block for their rows, in nanoseconds by the model behind docs/simulated_cost.md: S is busy with
+// the rows, or memory with the bytes; 0 for a stage that makes nothing. To begin with, each takes kStageSetupNs.
 constexpr int64_t kStageSetupNs = 1600;
 constexpr int64_t kLeastStageNs = 200;  // of a tail, whose entries are in no row
 
@@ -133,7 +138,7 @@ DSV4_HOST_DEVICE constexpr int64_t entries_ns(const StepParams& p, int32_t stage
 DSV4_HOST_DEVICE constexpr int64_t rope_ns(const StepParams& p, int32_t stage) {
     const RopeOutputs outputs = rope_outputs(stage);
     const bool of_tokens = stage == kStageTokenRope;
-    const int64_t entries = of_tokens ? p.rows.num_tokens : p.capacity_groups[stage - kStageRope];
+    const int64_t entries = rope_entries(p, stage);
     const int64_t rows = of_tokens ? p.rows.num_rows : expected_rows(p, stage - kStageRope);
     const int64_t entries_read = of_tokens ? entries : rows;
     int64_t tables = 0;
@@ -251,8 +256,8 @@ struct StagePart {
     }
 };
 
-// The work of a block, of all stages one behind the other, what it takes to begin with them included. A block that goes on
-// with a stage of the block before begins with it again; so do nearly all, so that they stay equal.
+// The work of a block, of all stages one behind the other, what it takes to begin with them included. A block that goes
+// on with a stage of the block before begins with it again; so do nearly all, so that they stay equal.
 DSV4_HOST_DEVICE constexpr BlockShare block_work(const StepParams& p, int64_t block, int64_t blocks) {
     const int64_t all = p.work_before[kNumStepStages];
     return BlockShare{all * block / blocks, all * (block + 1) / blocks};

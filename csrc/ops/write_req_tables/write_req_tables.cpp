@@ -67,8 +67,8 @@ WriteReqTablesParams check_write_req_tables(at::TensorList tables, at::IntArrayR
         check::contiguous(kOp, kLocNames[pool], loc[pool]);
         const PoolAddress& a = addresses.pools[pool];
         check_written(pool, a);
-        p.pools[pool] = WrittenPool{a.row_elems, loc[pool].size(0),           a.columns,
-                                    static_cast<int8_t>(a.kind), a.is_int64, a.page_shift, a.slot_shift};
+        p.pools[pool] = WrittenPool{a.row_elems, loc[pool].size(0), a.columns,   static_cast<int8_t>(a.kind),
+                                    a.is_int64,  a.page_shift,      a.slot_shift};
         if (is_written(pool, p)) {
             check_rows_apart(pool, addresses.tables[pool]);
             const int64_t units = units_in_table(a);

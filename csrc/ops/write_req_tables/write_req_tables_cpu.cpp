@@ -57,7 +57,8 @@ Rows read_rows(const WriteTensors& rows, const WriteReqTablesParams& p) {
     }
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
         TORCH_CHECK_VALUE(p.pools[pool].loc_elems >= needed[pool], "write_req_tables: ", kLocNames[pool], " has ",
-                          p.pools[pool].loc_elems, " entries, expected at least ", needed[pool], " (units of all rows)");
+                          p.pools[pool].loc_elems, " entries, expected at least ", needed[pool],
+                          " (units of all rows)");
     }
     return valid;
 }

@@ -10,7 +10,7 @@ struct WrittenPool {
     int64_t row_elems;  // as in PoolAddress; likewise the others but for the next
     int64_t loc_elems;  // entries of the pool's flat slots
     int32_t columns;
-    int8_t kind;        // dsv4::kPages and dsv4::kSlots are written, others left alone
+    int8_t kind;  // dsv4::kPages and dsv4::kSlots are written, others left alone
     int8_t is_int64;
     int8_t page_shift;
     int8_t slot_shift;

@@ -160,14 +160,16 @@ class WriteReqTables {
     __aicore__ inline void write_total(int32_t total) {
         const int32_t pool = pool_of_total(total);
         const FlatRows rows{array(kFirstTotal + static_cast<uint32_t>(total)), array(kRequest),
-                            array(pool == kC4State ? kC4StateStart : pool == kC128State ? kC128StateStart : kStart),
+                            array(pool == kC4State     ? kC4StateStart
+                                  : pool == kC128State ? kC128StateStart
+                                                       : kStart),
                             static_cast<int32_t>(p_.num_rows), unit_shift(pool)};
         const int64_t units = rows.prefix.GetValue(static_cast<uint32_t>(p_.num_rows));
         const int64_t blocks = AscendC::GetBlockNum();
-        pieces_.start(rows,
-                      block_share(units, write_share_units(total),
-                                  write_share(total, AscendC::GetBlockIdx(), blocks), blocks),
-                      write_tile_units(total, p_), kLaneElems);
+        pieces_.start(
+            rows,
+            block_share(units, write_share_units(total), write_share(total, AscendC::GetBlockIdx(), blocks), blocks),
+            write_tile_units(total, p_), kLaneElems);
         while (pieces_.next_tile()) {
             uint32_t paged = 0;
             for (int32_t of_total = 0; of_total < kNumPools; ++of_total) {
@@ -319,8 +321,8 @@ class WriteReqTables {
         const uint32_t begin = claim(used_pages_ * kLane);
         for (uint32_t i = 0; i < num_groups_; ++i) {
             const SlotGroup& group = groups_[i];
-            load_strided_rows(tile_[begin + group.area * kLane], slots[static_cast<uint64_t>(group.entry)],
-                              group.slots, 1, group.distance, kLane);
+            load_strided_rows(tile_[begin + group.area * kLane], slots[static_cast<uint64_t>(group.entry)], group.slots,
+                              1, group.distance, kLane);
         }
         make_entries(begin, used_pages_ * kLane, shift, is_wide(pool));
         if (is_wide(pool)) {

@@ -85,8 +85,6 @@ def check_rows(op: str, **rows: Tensor) -> None:
         ValueError: naming the argument.
     """
     for name, values in rows.items():
-        if type(values) is Tensor and values.dim() == 1:
-            continue
         if not isinstance(values, Tensor):
             raise ValueError(f"{op}: {name} is {values!r}, expected a tensor")
         if values.dim() != 1:

@@ -17,8 +17,8 @@ from dsv4_npu_ops.engines.sglang.tables import C128_TOKENS, SglangTables, tables
 from dsv4_npu_ops.engines.sglang.versions import mirrors_lengths, without_known_faults
 from dsv4_npu_ops.layout import StepRows
 from dsv4_npu_ops.layout.step_rows import COMMITTED, FINAL
+from dsv4_npu_ops.ops.step_sizes import step_sizes
 
-_step_sizes = torch.ops.dsv4_npu_ops.step_sizes.default
 _BACKEND = "sglang.srt.hardware_backend.npu.attention.ascend_dsv4_backend.DeepseekV4AscendAttnBackend"
 _GRAPH = "_dsv4_npu_ops_graph"
 _C128_PAGES = "c128_page_table"
@@ -217,7 +217,7 @@ def _host_lengths(graph: _Graph, forward_batch: Any, is_idle: bool) -> tuple[Ten
         live[: explicit.numel()].copy_(explicit)
         if not torch.equal(given * (live > 0), (live + width) * (live > 0)):
             raise Unexpected("final lengths that are not the committed ones and a block")
-    *_, longest, _, final = launch(_step_sizes, live, None, COMMITTED, width)
+    *_, longest, _, final = launch(step_sizes, StepRows(live, COMMITTED, None, width))
     return live, final, max(longest, width)
 
 
