@@ -248,7 +248,7 @@ def test_a_fork_while_others_bind_leaves_a_child_that_can():
 
 def test_a_bucket_whose_rope_tables_are_none_is_refused():
     _, tables = served()
-    with pytest.raises(ValueError, match="^build_verify_step: RoPE rows are asked for, expected rope_cos"):
+    with pytest.raises(ValueError, match=r"^build_verify_step: RoPE rows are asked for, expected rope_cos"):
         VerifyBucket(tables, BucketShape(2, 4), torch.ones(512, 4), None).refresh()
 
 
