@@ -132,6 +132,7 @@ c10::FunctionSchema binding_schema(const c10::FunctionSchema& op) {
 }  // namespace
 
 void register_bound_calls() {
+    bound_calls();  // before any thread can be in the middle of making them while another forks
     // Lives as long as the ops do.
     static auto* const library = new torch::Library(torch::Library::DEF, kCalls, std::nullopt, __FILE__, __LINE__);
     std::vector<std::string> names = {"bound", "unbind"};

@@ -26,10 +26,13 @@ from debian import need_commands  # noqa: E402
 from torch_wheel import platforms, unpack_torch  # noqa: E402
 from wheels import build_wheel  # noqa: E402
 
+# G_SLICE: glib's allocator, in which emulators before QEMU 8.0 keep their trees, hangs children of a fork while threads
+# run (QEMU issue 285).
 LAUNCHER = """\
 #!/bin/sh
 # aarch64 Python beside torch {torch}, emulated as a server processor without SVE.
 export EMULATED_PYTHON="$0" PYTHONPATH="{path}${{PYTHONPATH:+:$PYTHONPATH}}" QEMU_CPU=neoverse-n1
+export G_SLICE=always-malloc
 exec {emulator} -L {sysroot} {python} "$@"
 """
 SITE_CUSTOMIZE = """\

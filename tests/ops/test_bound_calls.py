@@ -212,6 +212,7 @@ def test_a_call_works_until_the_process_ends():
 def test_a_fork_while_others_bind_leaves_a_child_that_can():
     _, tables = served()
     ends = threading.Event()
+    unbind = torch.ops.dsv4_npu_calls.unbind.default
 
     def bind():
         width = 0
@@ -230,7 +231,7 @@ def test_a_fork_while_others_bind_leaves_a_child_that_can():
                 warnings.simplefilter("ignore")  # that a process of several threads forks
                 child = os.fork()
             if child == 0:
-                torch.ops.dsv4_npu_calls.unbind(-1)
+                unbind(-1)
                 os._exit(7)
             deadline = time.monotonic() + 30
             while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0):
