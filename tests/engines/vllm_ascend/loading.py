@@ -149,6 +149,7 @@ def load(folder: Path, version: str) -> SimpleNamespace:
         "rope": "ops.rope_dsv4",
         "block_table": "worker.block_table",
         "connector": "distributed.kv_transfer.kv_p2p.mooncake_connector",
+        "hybrid_connector": "distributed.kv_transfer.kv_p2p.mooncake_hybrid_connector",
         "proposer": "spec_decode.llm_base_proposer",
         "dflash": "spec_decode.dflash_proposer",
         "runner": "worker.model_runner_v1",

@@ -16,9 +16,10 @@ ENGINE = "vllm_ascend"
 
 def all_hooks() -> tuple[Hook, ...]:
     """Every function of every known version that is replaced."""
-    from dsv4_npu_ops.engines.vllm_ascend import builders, compressor, drafts, rope, runner, samples
+    from dsv4_npu_ops.engines.vllm_ascend import builders, compressor, connector, drafts, rope, runner, samples
 
-    return runner.HOOKS + builders.HOOKS + compressor.HOOKS + rope.HOOKS + samples.HOOKS + drafts.HOOKS
+    hooks = runner.HOOKS + builders.HOOKS + compressor.HOOKS + rope.HOOKS + samples.HOOKS + drafts.HOOKS
+    return hooks + connector.HOOKS
 
 
 def installed_version() -> str | None:
