@@ -136,7 +136,8 @@ void register_bound_calls() {
     // Lives as long as the ops do.
     static auto* const library = new torch::Library(torch::Library::DEF, kCalls, std::nullopt, __FILE__, __LINE__);
     std::vector<std::string> names = {"bound", "unbind"};
-    for (const auto& [name, overload] : {std::pair{"step", ""}, std::pair{"step", "new"}}) {
+    for (const auto& [name, overload] : {std::pair{"step", ""}, std::pair{"step", "new"},
+                                         std::pair{"draft_steps", "apart"}, std::pair{"advance_step", ""}}) {
         const std::string op = std::string(kOps) + "::" + name;
         c10::FunctionSchema schema =
             binding_schema(c10::Dispatcher::singleton().findSchemaOrThrow(op.c_str(), overload).schema());

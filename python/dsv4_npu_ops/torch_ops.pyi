@@ -195,9 +195,28 @@ class DraftStepsDefault(Protocol):
         sin: Tensor,
     ) -> None: ...
 
+class DraftStepsApart(Protocol):
+    def __call__(
+        self,
+        block_table: Tensor,
+        last_positions: Tensor,
+        seq_lens: Tensor,
+        rope: Sequence[Tensor],
+        block_size: int,
+        max_context_len: int,
+        dummy_slot: int,
+        slots: Sequence[Tensor],
+        kv_lens: Sequence[Tensor],
+        cu_seqlens: Sequence[Tensor],
+        rope_rows: Sequence[Tensor],
+    ) -> None: ...
+
 class DraftSteps(Protocol):
     @property
     def default(self) -> DraftStepsDefault: ...
+    @property
+    def apart(self) -> DraftStepsApart: ...
+    @overload
     def __call__(
         self,
         tables: Sequence[Tensor],
@@ -217,6 +236,21 @@ class DraftSteps(Protocol):
         kv_lens: Tensor,
         cos: Tensor,
         sin: Tensor,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        block_table: Tensor,
+        last_positions: Tensor,
+        seq_lens: Tensor,
+        rope: Sequence[Tensor],
+        block_size: int,
+        max_context_len: int,
+        dummy_slot: int,
+        slots: Sequence[Tensor],
+        kv_lens: Sequence[Tensor],
+        cu_seqlens: Sequence[Tensor],
+        rope_rows: Sequence[Tensor],
     ) -> None: ...
 
 class EmptyTensorsDefault(Protocol):

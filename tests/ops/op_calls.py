@@ -112,6 +112,7 @@ def call_steps(tables):
     d.build_verify_step(tables, requests, lengths, widths, cos, cos.clone(), **bases)
     d.flatten_verify_bundle(tables, requests, lengths, widths, seq_lens_cpu=lengths, num_draft_tokens_cpu=widths)
     d.build_draft_steps(lengths, cos, cos.clone(), 2, tables=tables, req_pool_indices=requests)
+    call_drafts_apart(cos)
     samples, hidden = torch.tensor([[5, 6, -1, -1], [7, -1, -1, -1]]), torch.ones(TOKENS, 3)
     d.advance_step(
         tables,
@@ -123,6 +124,20 @@ def call_steps(tables):
         cu_seqlens=torch.tensor([0, WIDTH, TOKENS], dtype=torch.int32),
         backup_tokens=torch.tensor([8, 9]),
         hidden_states=hidden,
+    )
+
+
+def call_drafts_apart(cos):
+    blocks = torch.ones(ROWS, CONTEXT // 16, dtype=torch.int32)
+
+    def of_steps(*shape):
+        return [torch.empty(shape, dtype=torch.int32) for _ in range(2)]
+
+    rope = [cos, cos.clone()]
+    rope_rows = [torch.empty(ROWS, 4) for _ in range(4)]
+    rows = blocks, torch.tensor([130, 40]), torch.tensor([131, 41])
+    torch.ops.dsv4_npu_ops.draft_steps.apart(
+        *rows, rope, 16, CONTEXT, -1, of_steps(ROWS, 2), of_steps(ROWS), of_steps(ROWS + 1), rope_rows
     )
 
 

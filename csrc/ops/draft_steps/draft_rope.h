@@ -9,36 +9,54 @@
 
 namespace dsv4::kernel {
 
+// Rows of all steps in one tensor of cosines and one of sines, [S, N, D].
+template <typename bits_t>
+class StackedRows {
+  public:
+    __aicore__ inline StackedRows(uint64_t cos, uint64_t sin, const DraftStepsParams& p) : p_(p) {
+        const uint64_t elems = static_cast<uint64_t>(draft_rope_elems(draft_output(p.num_steps, 0, p), p));
+        rows_[0] = global<bits_t>(at(cos), elems);
+        rows_[1] = global<bits_t>(at(sin), elems);
+    }
+
+    // Of table 0 or 1 in a step, from an entry on.
+    __aicore__ inline GlobalTensor<bits_t> from(uint32_t table, uint32_t step, int64_t entry) const {
+        return rows_[table][static_cast<uint64_t>(draft_rope_elems(draft_output(step, entry, p_), p_))];
+    }
+
+  private:
+    const DraftStepsParams& p_;
+    GlobalTensor<bits_t> rows_[2];
+};
+
 template <typename bits_t>
 class DraftRope {
   public:
-    // cos, sin: [max_pos, D]; cos_out, sin_out: [S, N, D]
-    __aicore__ inline DraftRope(AscendC::TPipe* pipe, const DraftStepsAddresses& memory, const DraftStepsParams& p)
-        : p_(p) {
-        const uint64_t table_elems = static_cast<uint64_t>(draft_rope_elems(p.max_context_len, p));
-        const uint64_t output_elems = static_cast<uint64_t>(draft_rope_elems(draft_output(p.num_steps, 0, p), p));
-        tables_[0] = global<bits_t>(at(memory.rope_cos), table_elems);
-        tables_[1] = global<bits_t>(at(memory.rope_sin), table_elems);
-        outputs_[0] = global<bits_t>(at(memory.cos), output_elems);
-        outputs_[1] = global<bits_t>(at(memory.sin), output_elems);
+    // other_elems: of UB, beside a tile's, that are somebody's.
+    __aicore__ inline DraftRope(AscendC::TPipe* pipe, const DraftStepsParams& p, int64_t other_elems = 0) : p_(p) {
         if (p.rope_dim > 0) {
             pitch_ = static_cast<uint32_t>(draft_rope_pitch_elems(p));
-            tile_rows_ = static_cast<uint32_t>(draft_rope_tile_rows(p));
+            tile_rows_ = static_cast<uint32_t>(draft_rope_tile_rows(p, other_elems));
             pipe->InitBuffer(buffer_, 2 * (tile_rows_ + 1) * pitch_ * static_cast<uint32_t>(sizeof(bits_t)));
         }
     }
 
-    // Fetches what dummies get. The caller orders MTE2 and V before the first tile.
-    __aicore__ inline void load_dummies() {
+    // cos, sin: [max_pos, D], until the next call. Fetches what dummies get; the caller orders V before, and MTE2 and V
+    // before the first tile.
+    __aicore__ inline void start(uint64_t cos, uint64_t sin) {
+        const uint64_t elems = static_cast<uint64_t>(draft_rope_elems(p_.max_context_len, p_));
+        tables_[0] = global<bits_t>(at(cos), elems);
+        tables_[1] = global<bits_t>(at(sin), elems);
         for (uint32_t table = 0; p_.rope_dim > 0 && table < 2; ++table) {
             load(dummy_row(table), tables_[table], static_cast<uint32_t>(p_.rope_dim));
         }
     }
 
     // Rows [first_row, first_row + rows) of every step, in areas of as many steps and then as many rows as fit.
-    // starts: int32, of the entries of these rows; latest_start: the greatest of them.
+    // starts: int32, of the entries of these rows; latest_start: the greatest of them. out: see StackedRows.
+    template <typename Outputs>
     __aicore__ inline void write(int64_t first_row, uint32_t rows, const LocalTensor<int32_t>& starts,
-                                 int64_t latest_start) {
+                                 int64_t latest_start, const Outputs& out) {
         if (p_.rope_dim == 0) {
             return;
         }
@@ -50,14 +68,16 @@ class DraftRope {
         for (uint32_t step = 0; step < num_steps; step += steps) {
             const uint32_t area_steps = min_of(steps, num_steps - step);
             for (uint32_t row = 0; row < rows; row += area_rows) {
-                write_area(first_row, row, min_of(area_rows, rows - row), step, area_steps);
+                write_area(first_row, row, min_of(area_rows, rows - row), step, area_steps, out);
             }
         }
     }
 
   private:
     // [steps, rows] RoPE rows of both tables. Those of a request are fetched once and stored topk times.
-    __aicore__ inline void write_area(int64_t first_row, uint32_t row, uint32_t rows, uint32_t step, uint32_t steps) {
+    template <typename Outputs>
+    __aicore__ inline void write_area(int64_t first_row, uint32_t row, uint32_t rows, uint32_t step, uint32_t steps,
+                                      const Outputs& out) {
         order<AscendC::HardEvent::MTE3_MTE2>();
         order<AscendC::HardEvent::MTE3_V>();
         // One of the tile's drafts may be a dummy in these steps.
@@ -74,7 +94,7 @@ class DraftRope {
         order<AscendC::HardEvent::MTE2_MTE3>();
         for (uint32_t done = 0; done < steps; ++done) {
             for (int32_t draft = 0; draft < p_.topk; ++draft) {
-                store((first_row + row) * p_.topk + draft, rows, step + done, done * rows);
+                store((first_row + row) * p_.topk + draft, rows, step + done, done * rows, out);
             }
         }
     }
@@ -96,16 +116,16 @@ class DraftRope {
     }
 
     // One draft of every request of an area in one step; the last group of dummies may be cut off.
-    __aicore__ inline void store(int64_t entry, uint32_t rows, uint32_t step, uint32_t area_row) {
+    template <typename Outputs>
+    __aicore__ inline void store(int64_t entry, uint32_t rows, uint32_t step, uint32_t area_row, const Outputs& out) {
         if (entry >= p_.num_entries) {
             return;
         }
         const uint32_t count =
             static_cast<uint32_t>(min_of<int64_t>(rows, ceil_div<int64_t>(p_.num_entries - entry, p_.topk)));
-        const uint64_t to = static_cast<uint64_t>(draft_rope_elems(draft_output(step, entry, p_), p_));
         for (uint32_t table = 0; table < 2; ++table) {
-            store_strided_rows(outputs_[table][to], tile(table, area_row), count, static_cast<uint32_t>(p_.rope_dim),
-                               draft_rope_elems(p_.topk, p_), pitch_);
+            store_strided_rows(out.from(table, step, entry), tile(table, area_row), count,
+                               static_cast<uint32_t>(p_.rope_dim), draft_rope_elems(p_.topk, p_), pitch_);
         }
     }
 
@@ -119,7 +139,7 @@ class DraftRope {
 
     const DraftStepsParams& p_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> buffer_;
-    GlobalTensor<bits_t> tables_[2], outputs_[2];
+    GlobalTensor<bits_t> tables_[2];
     LocalTensor<int32_t> starts_;
     int64_t latest_start_ = 0;
     uint32_t pitch_ = 0;      // elements of a row in UB

@@ -42,6 +42,43 @@ struct DraftStepsArguments {
 // Checks every argument but the values in tensors, and keeps the tensors beside the outputs that `tensors` has already.
 DraftStepsParams check_draft_steps(const DraftStepsArguments& arguments, DraftStepsTensors& tensors);
 
+// Arguments of draft_steps.apart. Outputs have a tensor for each step; those of RoPE rows first all steps' cosines of a
+// base, then its sines.
+struct DraftsApartArguments {
+    const at::Tensor& block_table;     // [rows, columns]
+    const at::Tensor& last_positions;  // [B]
+    const at::Tensor& seq_lens;        // [B]
+    at::TensorList rope;               // cosines and sines of each base, [max_pos, D]
+    int64_t block_size;
+    int64_t max_context_len;
+    int64_t dummy_slot;
+    at::TensorList slots;       // [N] int32, or [N, 2]
+    at::TensorList kv_lens;     // [N] int32
+    at::TensorList cu_seqlens;  // [N + 1] int32, or no tensors
+    at::TensorList rope_rows;   // [N, D]
+};
+
+DraftsApartParams check_drafts_apart(const DraftsApartArguments& arguments);
+
+// Where the rows of a base lie in rope_rows, sines behind cosines.
+inline size_t rope_rows_of(int64_t base, int64_t table, int64_t step, const DraftsApartParams& p) {
+    return static_cast<size_t>((2 * base + table) * p.steps.num_steps + step);
+}
+
+// Registers the form apart over a backend's run(params, arguments).
+template <auto run>
+void register_drafts_apart(torch::Library& library) {
+    library.impl("draft_steps.apart",
+                 [](const at::Tensor& block_table, const at::Tensor& last_positions, const at::Tensor& seq_lens,
+                    at::TensorList rope, int64_t block_size, int64_t max_context_len, int64_t dummy_slot,
+                    at::TensorList slots, at::TensorList kv_lens, at::TensorList cu_seqlens, at::TensorList rope_rows) {
+                     const DraftsApartArguments arguments{block_table,     last_positions, seq_lens, rope,
+                                                          block_size,      max_context_len, dummy_slot, slots,
+                                                          kv_lens,         cu_seqlens,      rope_rows};
+                     run(check_drafts_apart(arguments), arguments);
+                 });
+}
+
 // Registers the op over a backend's run(params, tensors).
 template <auto run>
 void register_draft_steps(torch::Library& library) {

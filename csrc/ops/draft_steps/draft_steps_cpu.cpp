@@ -2,7 +2,9 @@
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
+#include <numeric>
 
+#include "cpu/integers.h"
 #include "cpu/pool_slots.h"
 #include "cpu/rows_per_thread.h"
 #include "ops/draft_steps/draft_steps.h"
@@ -132,8 +134,92 @@ void run(const DraftStepsParams& p, const DraftStepsTensors& t) {
     });
 }
 
+// Starts of all entries, dummies included.
+using Starts = c10::SmallVector<int64_t, 64>;
+
+Starts scan_apart(const DraftsApartArguments& a, const DraftStepsParams& p) {
+    const cpu::IntegerInput last_positions(a.last_positions);
+    Starts starts(p.num_entries, p.max_context_len);
+    for (int64_t i = 0; i < p.num_requests; ++i) {
+        const int64_t length = length_behind(last_positions[i]);
+        const int32_t fault = draft_fault(length, i, p);
+        TORCH_CHECK_VALUE(fault != kNegativeLength, "draft_steps: last_positions[", i, "] is ", last_positions[i],
+                          ", expected at least -1 (padding)");
+        TORCH_CHECK_VALUE(fault != kBeyondContext, "draft_steps: last_positions[", i, "] is ", last_positions[i],
+                          ", expected less than ", p.max_context_len, " (max_context_len)");
+        starts[i] = draft_start(length, fault, p);
+    }
+    return starts;
+}
+
+void write_slots(const DraftsApartArguments& a, const DraftsApartParams& p, const Starts& starts, int64_t step) {
+    const DraftStepsParams& steps = p.steps;
+    const cpu::IntegerInput blocks(a.block_table);
+    const PoolAddress& pool = steps.pools[kFull];
+    int32_t* slots = a.slots[step].mutable_data_ptr<int32_t>();
+    for (int64_t entry = 0; entry < steps.num_entries; ++entry) {
+        int64_t slot = steps.dummy_slot;
+        if (step < live_steps(starts[entry], steps)) {
+            const int64_t position = starts[entry] + step;
+            const int64_t block = blocks[page_entry_elems(entry, page_of(position, pool.page_shift), pool)];
+            slot = block > 0 ? slot_of(block, position, pool.page_shift) : steps.dummy_slot;
+        }
+        if (p.pairs != 0) {
+            *slots++ = static_cast<int32_t>(page_of(slot, pool.page_shift));
+            *slots++ = static_cast<int32_t>(offset_in_page(slot, pool.page_shift));
+        } else {
+            *slots++ = static_cast<int32_t>(slot);
+        }
+    }
+}
+
+void write_keys(const DraftsApartArguments& a, const DraftsApartParams& p, int64_t step) {
+    const cpu::IntegerInput seq_lens(a.seq_lens);
+    const cpu::IntegerInput last_positions(a.last_positions);
+    int32_t* keys = a.kv_lens[step].mutable_data_ptr<int32_t>();
+    for (int64_t i = 0; i < p.steps.num_requests; ++i) {
+        keys[i] = is_request(length_behind(last_positions[i]), p.steps)
+                      ? static_cast<int32_t>(counted_keys(seq_lens[i], step, p.steps))
+                      : 0;
+    }
+    std::fill_n(keys + p.steps.num_requests, p.steps.num_entries - p.steps.num_requests, 0);
+    if (p.has_offsets != 0) {
+        int32_t* offsets = a.cu_seqlens[step].mutable_data_ptr<int32_t>();
+        std::iota(offsets, offsets + p.steps.num_entries + 1, 0);
+    }
+}
+
+void write_rope(const DraftsApartArguments& a, const DraftsApartParams& p, const Starts& starts, int64_t step) {
+    const int64_t row_bytes = p.steps.rope_dim * p.steps.rope_bytes;
+    for (int64_t table = 0; table < 2 * p.num_bases; ++table) {
+        const char* from = static_cast<const char*>(a.rope[table].const_data_ptr());
+        char* to = static_cast<char*>(a.rope_rows[rope_rows_of(table / 2, table % 2, step, p)].mutable_data_ptr());
+        for (const int64_t start : starts) {
+            std::copy_n(from + draft_position(start, step, p.steps) * row_bytes, row_bytes, to);
+            to += row_bytes;
+        }
+    }
+}
+
+// A thread takes whole steps.
+void run_apart(const DraftsApartParams& p, const DraftsApartArguments& a) {
+    const Starts starts = scan_apart(a, p.steps);
+    const int64_t step_bytes = 2 * p.num_bases * p.steps.num_entries * p.steps.rope_dim * p.steps.rope_bytes;
+    at::parallel_for(0, p.steps.num_steps, cpu::rows_per_thread(kBytesPerThread, step_bytes),
+                     [&](int64_t begin, int64_t end) {
+                         for (int64_t step = begin; step < end; ++step) {
+                             write_slots(a, p, starts, step);
+                             write_keys(a, p, step);
+                             write_rope(a, p, starts, step);
+                         }
+                     });
+}
+
 }  // namespace
 
-TORCH_LIBRARY_IMPL(dsv4_npu_ops, CPU, m) { register_draft_steps<&run>(m); }
+TORCH_LIBRARY_IMPL(dsv4_npu_ops, CPU, m) {
+    register_draft_steps<&run>(m);
+    register_drafts_apart<&run_apart>(m);
+}
 
 }  // namespace dsv4

@@ -39,7 +39,40 @@ struct DraftStepsAddresses {
     uint64_t sin;
 };
 
+// The form whose steps have buffers of their own: slots come from a table of pages, and keys are counted from lengths
+// of their own.
+struct DraftsApartParams {
+    DraftStepsParams steps;  // topk is 1; num_requests, num_entries and the tables are those of a step
+    int32_t num_bases;       // pairs of RoPE tables: 0 to 2
+    int32_t pairs;           // slots are pairs (page, offset) of int32
+    int32_t keys_are_int64;  // seq_lens is int32 otherwise
+    int32_t has_offsets;     // cu_seqlens is asked for
+};
+
+// Buffers of one step, a cache line.
+struct DraftStepAddresses {
+    uint64_t slots;
+    uint64_t kv_lens;
+    uint64_t cu_seqlens;
+    uint64_t cos[2];  // by base
+    uint64_t sin[2];
+    uint64_t reserved;  // keeps a step in a line
+};
+
+struct DraftsApartAddresses {
+    uint64_t block_table;
+    uint64_t last_positions;
+    uint64_t seq_lens;
+    uint64_t rope_cos[2];  // by base
+    uint64_t rope_sin[2];
+    uint64_t reserved;  // starts the steps at a line
+    DraftStepAddresses steps[16];
+};
+
 namespace dsv4 {
+
+constexpr int64_t kMaxStepsApart = 16;
+constexpr int32_t kMaxDraftBases = 2;
 
 DSV4_HOST_DEVICE constexpr bool drafts_from_table(const DraftStepsParams& p) { return p.pool >= 0; }
 
@@ -85,6 +118,20 @@ DSV4_HOST_DEVICE constexpr int64_t draft_position(int64_t start, int64_t step, c
 
 // A draft sees itself and all before; a dummy says 1, since attention kernels reject 0.
 DSV4_HOST_DEVICE constexpr int64_t draft_kv_len(int64_t position) { return position + 1; }
+
+// A request's length from the position of its newest token; -1 is padding.
+DSV4_HOST_DEVICE constexpr int64_t length_behind(int64_t last_position) { return last_position + 1; }
+
+// Whether a request's keys are counted, where lengths are those behind positions.
+DSV4_HOST_DEVICE constexpr bool is_request(int64_t length, const DraftStepsParams& p) {
+    return length > 0 && length <= p.max_context_len;
+}
+
+// Keys of a draft where they are counted from a length of their own; behind the context they count from 1 again.
+DSV4_HOST_DEVICE constexpr int64_t counted_keys(int64_t seq_len, int64_t step, const DraftStepsParams& p) {
+    const int64_t keys = seq_len + step + 1;
+    return keys > p.max_context_len ? keys - p.max_context_len : keys;
+}
 
 DSV4_HOST_DEVICE constexpr int64_t draft_request(int64_t entry, const DraftStepsParams& p) { return entry / p.topk; }
 
@@ -153,9 +200,14 @@ DSV4_HOST_DEVICE constexpr int64_t draft_rope_pitch_elems(const DraftStepsParams
     return ub_row_bytes(p.rope_dim * p.rope_bytes) / p.rope_bytes;
 }
 
-// Rows of one RoPE table that fit into the rest of UB, behind a row of position 0.
-DSV4_HOST_DEVICE constexpr int64_t draft_rope_tile_rows(const DraftStepsParams& p) {
-    const int64_t used = kDraftTileBytes + (drafts_from_table(p) ? kDraftSlotBytes : 0);
+// What the form apart keeps beside a tile: 0, 1, .., where the halves of pairs lie, and a length and a number of keys of
+// each entry.
+constexpr int64_t kPairElems = 2 * kMaxDraftTileEntries;
+constexpr int64_t kDraftsApartElems = 2 * kPairElems + kLaneElems + 3 * kMaxDraftTileEntries;
+
+// Rows of one RoPE table that fit into the rest of UB, behind a row of position 0; other_elems of UB are somebody's.
+DSV4_HOST_DEVICE constexpr int64_t draft_rope_tile_rows(const DraftStepsParams& p, int64_t other_elems) {
+    const int64_t used = kDraftTileBytes + (drafts_from_table(p) ? kDraftSlotBytes : 0) + 4 * other_elems;
     const int64_t rows = (kUbBudgetBytes - used) / (2 * draft_rope_pitch_elems(p) * p.rope_bytes) - 1;
     return min_of<int64_t>(kMaxCopyBlocks, rows);
 }

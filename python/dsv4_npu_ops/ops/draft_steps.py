@@ -1,4 +1,6 @@
-"""All steps of a multi-step draft: wrapper and fake kernel of ``torch.ops.dsv4_npu_ops.draft_steps``."""
+"""All steps of a multi-step draft: wrappers and fake kernels of ``torch.ops.dsv4_npu_ops.draft_steps``."""
+
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -8,6 +10,7 @@ from dsv4_npu_ops.layout.kv_layout import POOLS
 from dsv4_npu_ops.layout.pool_address import NO_ADDRESS, op_pools
 from dsv4_npu_ops.layout.step_rows import StepRows, check_rows
 from dsv4_npu_ops.layout.tables import RequestTables
+from dsv4_npu_ops.ops.bound_call import BoundCall
 from dsv4_npu_ops.ops.caller_errors import caller_errors, field_names
 from dsv4_npu_ops.ops.fake_kernels import fake_kernel, writes_only
 from dsv4_npu_ops.ops.reserved import check_reserved
@@ -106,4 +109,52 @@ def build_draft_steps(
     return out
 
 
+class DraftStepsApart:
+    """All single-token passes of a round into buffers of each step, again and again, in one launch.
+
+    For an engine with a table of blocks that keeps a step's buffers apart and counts keys from lengths of its own.
+    Request i is row i of the table, and its draft in step j stands j + 1 behind its newest token.
+
+    Args:
+        block_table: ``[rows, columns]`` int32 or int64, with room for ``max_context_len``; 0 or less is no block.
+        last_positions: ``[B]`` int32 or int64 positions of the newest tokens; -1 is padding.
+        seq_lens: ``[B]`` int32 or int64: step j has j + 1 keys more, which count from 1 again behind the context.
+        rope: cosines, sines ``[max_pos, D]`` of up to two bases, alike, contiguous, of at least ``max_context_len``
+            rows.
+        block_size: slots of a block, a power of two.
+        max_context_len: drafts at this position or beyond are dummies.
+        dummy_slot: what stands for no slot.
+        slots: of each step, int32 ``[N]``, or ``[N, 2]`` pairs (block, offset).
+        kv_lens: of each step, int32 ``[N]``; 0 behind the requests.
+        cu_seqlens: of each step, int32 ``[N + 1]``, 0, 1, .. N; or none.
+        rope_rows: of each step, ``[N, D]``: cosines of the first base, its sines, and so on.
+
+    Source: docs/spec.md, draft steps.
+    """
+
+    __slots__ = ("_call", "run")
+
+    def __init__(
+        self,
+        block_table: Tensor,
+        last_positions: Tensor,
+        seq_lens: Tensor,
+        rope: Sequence[Tensor],
+        block_size: int,
+        max_context_len: int,
+        dummy_slot: int,
+        slots: Sequence[Tensor],
+        kv_lens: Sequence[Tensor],
+        cu_seqlens: Sequence[Tensor],
+        rope_rows: Sequence[Tensor],
+    ) -> None:
+        changing = block_table, last_positions, seq_lens
+        fixed = rope, block_size, max_context_len, dummy_slot, slots, kv_lens, cu_seqlens, rope_rows
+        self._call = BoundCall("draft_steps__apart", (*changing, *fixed), range(len(changing)))
+        self.run: Callable[[Tensor, Tensor, Tensor], object] = self._call.run
+        """Called with ``block_table``, ``last_positions`` and ``seq_lens``, which stand for those here. The op checks
+        its arguments then: ValueError, and nothing was written."""
+
+
 fake_kernel("draft_steps")(writes_only)
+fake_kernel("draft_steps.apart")(writes_only)

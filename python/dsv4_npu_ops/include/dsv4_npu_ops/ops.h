@@ -192,6 +192,8 @@ inline const Op<void(MaybeTensor, MaybeTensor, Tensor, Tensor, MaybeTensor, Tens
 inline const Op<void(Tensors, Integers, MaybeTensor, MaybeTensor, Tensor, Tensor, Tensor, int64_t, int64_t, int64_t,
                      int64_t, int64_t, Tensor, Tensor, Tensor, Tensor, Tensor)>
     draft_steps{"dsv4_npu_ops::draft_steps", ""};
+inline const Op<void(Tensor, Tensor, Tensor, Tensors, int64_t, int64_t, int64_t, Tensors, Tensors, Tensors, Tensors)>
+    draft_steps_apart{"dsv4_npu_ops::draft_steps", "apart"};
 inline const Op<std::vector<at::Tensor>(Integers, at::Device)> empty_tensors{"dsv4_npu_ops::empty_tensors", ""};
 inline const Op<std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>(
     Tensor, MaybeTensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, int64_t, int64_t, int64_t,
@@ -240,9 +242,9 @@ inline size_t check_all() {
         return sizeof...(ops);
     };
     return check(advance_step, apply_rotary, c4_slots_from_full, c4_slots_from_full_out, compressor_metadata,
-                 draft_steps, empty_tensors, extend_from_lists, extend_from_lists_needs, map_full_to_swa, payload_spans,
-                 release_pages, reserve_extend, rope_gather, rope_gather_out, rope_tables, rope_tables_out, share_pages,
-                 step, step_new, step_sizes, token_slots, write_req_tables);
+                 draft_steps, draft_steps_apart, empty_tensors, extend_from_lists, extend_from_lists_needs,
+                 map_full_to_swa, payload_spans, release_pages, reserve_extend, rope_gather, rope_gather_out,
+                 rope_tables, rope_tables_out, share_pages, step, step_new, step_sizes, token_slots, write_req_tables);
 }
 
 }  // namespace dsv4_npu_ops
