@@ -16,16 +16,6 @@ LENGTHS, WIDTH, TOKENS, CONTEXT, DIM, STEPS = [130, 9, 304, 512], 4, 64, 1024, 8
 KEYS = ("main", "compressed")
 
 
-class WithoutSums:
-    """torch, but for sums on the device, which the host makes."""
-
-    def __getattr__(self, name):
-        return getattr(torch, name)
-
-    def add(self, a, b, out):
-        return out.copy_(a.cpu() + b.cpu())
-
-
 class Metadata:
     """An object with fields."""
 
@@ -187,24 +177,23 @@ def plugin(ops, monkeypatch):
     monkeypatch.setattr(torch.ops, "_C_ascend", given, raising=False)
     from dsv4_npu_ops.engines.vllm_ascend import builders, compressor, drafts, runner, samples, step
 
-    # The simulated device has no operators of torch: what CANN's metadata are copied with, and two sums, are left out.
+    # The simulated device has no operators of torch: what CANN's metadata are copied with is left out.
     monkeypatch.setattr(builders.cann, "indexer", lambda builder, queries: lambda *longest: Adaptor.given)
     monkeypatch.setattr(builders.cann, "publish", lambda buffers, values: None)
-    monkeypatch.setattr(drafts, "torch", WithoutSums())
     return SimpleNamespace(
         rope=rope, builders=builders, compressor=compressor, drafts=drafts, runner=runner, samples=samples, step=step
     )
 
 
-def counted(sim, call, waits):
-    """What a call asks of the device; unless it is said to wait, nothing does, or reads from it."""
+def counted(sim, call):
+    """What a call asks of the device; nothing waits for it, or reads from it."""
     call()
     torch.npu.synchronize()
     sim.reset_counters()
     call()
     torch.npu.current_stream().npu_stream  # noqa: B018  empties torch_npu's own queue into the stream
     found = dict(sim.counters())
-    assert waits or not [name for name in found if name.startswith(("run.", "sync.", "copy.d2h", "copy.h2d"))], found
+    assert not [name for name in found if name.startswith(("run.", "sync.", "copy.d2h", "copy.h2d"))], found
     return found
 
 
@@ -227,7 +216,7 @@ def same(a, b):
     return all(map(same, a, b)) if isinstance(a, list) else a == b
 
 
-def on_both(plugin, sim, run, expected, waits=False):
+def on_both(plugin, sim, run, expected):
     """Runs on a CPU and on npu; returns what the device counted."""
     results = []
     for device in ("cpu", "npu"):
@@ -236,7 +225,7 @@ def on_both(plugin, sim, run, expected, waits=False):
         plugin.rope._ROPE_STATE = world.state
         call = run(world)
         if device == "npu":
-            found = counted(sim, call, waits)
+            found = counted(sim, call)
             assert launches(found) == expected, found
         results.append(values(call()))
     assert same(*results)
@@ -285,9 +274,14 @@ def test_layers_of_a_ratio_share_one_launch(sim, plugin):
     on_both(plugin, sim, run, {"compressor_metadata": 1})
 
 
-def test_steps_of_a_draft_are_two_launches(sim, plugin):
+@pytest.mark.parametrize("mode", ["NONE", "FULL"])
+def test_steps_of_a_draft_are_one_launch(sim, plugin, mode):
     def run(world):
         group = Group(world.builders[2], 128)
+
+        def buffers():
+            return [torch.zeros(TOKENS, dtype=torch.int32).to(world.device) for _ in range(STEPS + 1)]
+
         drafter = SimpleNamespace(
             num_speculative_tokens=STEPS + 1,
             draft_attn_groups=[group],
@@ -298,21 +292,32 @@ def test_steps_of_a_draft_are_two_launches(sim, plugin):
             max_model_len=CONTEXT,
             method="mtp",
             arange=torch.arange(TOKENS, dtype=torch.int32).to(world.device),
+            seq_lens_group=buffers(),
+            query_start_loc_group=buffers(),
+            _adjust_tensor=lambda tensor, rows: tensor,
         )
+        world.state.spec_runtime_buffer = {
+            key: {
+                "default": [
+                    [torch.zeros(TOKENS, 1, 1, DIM).to(world.device) for _ in range(STEPS + 1)] for _ in range(2)
+                ]
+            }
+            for key in KEYS
+        }
         kept = torch.tensor([n - 2 for n in LENGTHS], dtype=torch.int32).to(world.device)
 
         def call():
             common = world.common(2)
             return [
                 plugin.drafts.attn_update_stack_num_spec_norm(
-                    None, drafter, d, None, common, 4, 4, kept, None, attn_group=group
+                    None, drafter, d, None, common, 4, 6, kept, SimpleNamespace(name=mode), attn_group=group
                 )[1]
                 for d in range(1, STEPS + 1)
             ]
 
         return call
 
-    on_both(plugin, sim, run, {"compressor_metadata": 1, "rope_gather": 1}, waits=True)  # in the sums
+    on_both(plugin, sim, run, {"draft_steps_apart": 1})
 
 
 def test_what_a_drafter_makes_of_samples_is_one_launch(sim, plugin):

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-import dsv4_npu_ops.ops  # noqa: F401  (loading it registers torch.ops.dsv4_npu_ops)
 from dsv4_npu_ops.engines.hooks import Hook, Unexpected
 from dsv4_npu_ops.engines.shadow import compare
 from dsv4_npu_ops.engines.vllm_ascend import cann
 from dsv4_npu_ops.engines.vllm_ascend.instances import instance
-from dsv4_npu_ops.layout.compressor_metadata import FLAT, PAIRS, CompressorMetadata
+from dsv4_npu_ops.ops.draft_steps import DraftStepsApart
 
-_metadata = torch.ops.dsv4_npu_ops.compressor_metadata.default
 _PROPOSER = "vllm_ascend.spec_decode.llm_base_proposer.AscendSpecDecodeBaseProposer"
 _DSA, _ROPE = "vllm_ascend.attention.dsa_v1", "vllm_ascend.ops.rope_dsv4"
 _DRAFT, _KEPT = "_dsv4_npu_ops_draft", "_dsv4_npu_ops_kept_draft"
@@ -100,14 +97,24 @@ def shadow_attn_update_stack_num_spec_norm(
     theirs = result[1].decode
 
     def again() -> None:
-        draft.launch(positions, old_common_metadata.block_table_tensor)
+        draft.launch(positions, old_common_metadata)
+
+    def named(slots: Tensor, seq_lens: Tensor, rope: dict[str, Any]) -> dict[str, Tensor]:
+        rows = {"slot_mapping": slots[:batch_size], "seq_lens": seq_lens[:batch_size]}
+        for key, (cos, sin) in rope.items():
+            rows |= {f"cos of {key}": cos[:batch_size], f"sin of {key}": sin[:batch_size]}
+        return rows
 
     again()
     compare(
         "vLLM-Ascend",
         "attn_update_stack_num_spec_norm",
-        {"slot_mapping": theirs.slot_mapping, "positions": result[0].positions[:batch_size].long()},
-        {"slot_mapping": draft.slots[0][:batch_size], "positions": draft.positions[:batch_size]},
+        named(
+            theirs.slot_mapping,
+            theirs.seq_lens,
+            {key: draft_rope[_GROUP] for key, draft_rope in theirs.cos._data.items() if _GROUP in draft_rope},
+        ),
+        named(draft.slots[0], draft.seq_lens[0], draft.rope[0]),
         again,
     )
     return result
@@ -116,7 +123,7 @@ def shadow_attn_update_stack_num_spec_norm(
 def _draft_of(self: Any, common: Any, rows: int, entries: int, mode: Any, attn_group: Any) -> _Draft:
     """The draft of the round before where it was of the same size: then all that is new are its launches."""
     in_graph = getattr(mode, "name", "") == "FULL"
-    size = rows, entries, in_graph, common.num_reqs, tuple(common.block_table_tensor.shape), common.seq_lens.shape[0]
+    size = rows, entries, in_graph, common.num_reqs, common.block_table_tensor.shape
     known = self.__dict__.get(_KEPT)
     if known is None or known[0] != size or known[1].attn_group is not attn_group:
         known = size, _Draft(self, common, rows, entries, in_graph, attn_group)
@@ -129,7 +136,7 @@ class _Draft:
 
     Attributes:
         metadata: of each step.
-        slots: of each step, flat or as pairs; positions: int64 of the entries of all steps.
+        slots: of each step, flat or as pairs; seq_lens: of each step; rope: rows of each step by table.
     """
 
     def __init__(self, drafter: Any, common: Any, rows: int, entries: int, in_graph: bool, attn_group: Any) -> None:
@@ -141,68 +148,56 @@ class _Draft:
         Raises:
             Unexpected: something is not where this plug-in knows it.
         """
-        dsa, self._state = sys.modules[_DSA], sys.modules[_ROPE]._ROPE_STATE
+        dsa, state = sys.modules[_DSA], sys.modules[_ROPE]._ROPE_STATE
         builder = attn_group.get_metadata_builder()
-        tables = {
-            key: pair
-            for key, pair in self._state.full_rope_cache.items()
-            if _GROUP in self._state.registry_summary[key]
-        }
+        tables = {key: pair for key, pair in state.full_rope_cache.items() if _GROUP in state.registry_summary[key]}
         _check(drafter, builder, dsa, common, tables)
         self.attn_group, self._drafter, self._builder, self._dsa = attn_group, drafter, builder, dsa
         self._rows, self._entries, self._in_graph = rows, entries, in_graph
         self._longest, self._block_size = drafter.max_model_len, drafter.block_size
         self._requests = entries if in_graph else common.num_reqs
-        self._form = PAIRS if builder.spec_slot_mapping[0].dim() == 2 else FLAT
-        self.metadata: list[Any] = []
-        self._make_buffers(tables, common.block_table_tensor.device, common.seq_lens)
+        if self._requests > entries:
+            raise Unexpected(f"{self._requests} requests and {entries} entries of a step")
+        self._steps = drafter.num_speculative_tokens - 1
+        self.slots, self.seq_lens, self._offsets, self.rope = (
+            self._graph_buffers(tables, state.spec_runtime_buffer)
+            if in_graph
+            else self._own_buffers(tables, common.block_table_tensor.device)
+        )
+        flat = [tensor.view(-1, cos.shape[-1]) for cos, sin in tables.values() for tensor in (cos, sin)]
+        rows_of = [
+            of_step[key][i].view(-1, cos.shape[-1])
+            for key, (cos, _) in tables.items()
+            for i in range(2)
+            for of_step in self.rope
+        ]
+        sizes = self._block_size, self._longest, -1
+        cu_seqlens = self._offsets if in_graph else []
+        changing = common.block_table_tensor, common.seq_lens[:rows], common.seq_lens[:rows]
+        call = DraftStepsApart(*changing, flat, *sizes, self.slots, self.seq_lens, cu_seqlens, rows_of)
+        self._call, self._run = call, call.run
         self._make_metadata()
 
-    def _make_buffers(self, tables: dict[str, tuple[Tensor, Tensor]], device: torch.device, seq_lens: Tensor) -> None:
-        steps, entries, rows = self._drafter.num_speculative_tokens - 1, self._entries, self._rows
-        total = self._total = steps * entries
-        # Made on the host and copied: a fill on the device would be a launch of its own.
-        self._offsets = torch.arange(total + 1, dtype=torch.int32).to(device)
-        self._table_rows = (torch.arange(entries, dtype=torch.int32) % rows).repeat(steps).to(device)
-        # Entries behind the requests are beyond the longest sequence.
-        self._start_pos = torch.full((steps, entries), self._longest, dtype=torch.int32).to(device)
-        self._live_start_pos = self._start_pos[:, :rows]
-        self._ahead = torch.arange(1, steps + 1, dtype=torch.int32)[:, None].to(device)
-        columns = entries if self._in_graph else seq_lens.shape[0]
-        self._lengths = torch.zeros((steps, columns), dtype=seq_lens.dtype).to(device)
-        self._live_lengths = self._lengths[:, :rows] if self._in_graph else self._lengths
-        (first, (cos, sin)), *others = tables.items()
-        width = cos.shape[-1]
-        self._out = CompressorMetadata.empty(
-            total, width, slot_mapping_format=self._form, rope_dtype=cos.dtype, device=device
+    def _own_buffers(self, tables: dict[str, tuple[Tensor, Tensor]], device: torch.device) -> tuple[Any, ...]:
+        steps, entries, pairs = self._steps, self._entries, self._builder.spec_slot_mapping[0].shape[1:]
+        slots = torch.empty((steps, entries, *pairs), dtype=torch.int32, device=device)
+        seq_lens = torch.empty((steps, entries), dtype=torch.int32, device=device)
+        rope = {key: cos.new_empty((steps, 2, entries, *cos.shape[1:])).unbind() for key, (cos, _) in tables.items()}
+        of_steps = [{key: tuple(rows[d].unbind()) for key, rows in rope.items()} for d in range(steps)]
+        return slots.unbind(), seq_lens.unbind(), [self._drafter.arange[: self._rows + 1]] * steps, of_steps
+
+    def _graph_buffers(self, tables: dict[str, tuple[Tensor, Tensor]], rows: Any) -> tuple[Any, ...]:
+        """Where a captured graph reads its steps."""
+        drafter, steps, entries = self._drafter, self._steps, self._entries
+        of_steps = [
+            {key: tuple(rows[key][_GROUP][i][d][:entries] for i in range(2)) for key in tables} for d in range(steps)
+        ]
+        return (
+            [slots[:entries] for slots in self._builder.spec_slot_mapping[:steps]],
+            [seq_lens[:entries] for seq_lens in drafter.seq_lens_group[1 : steps + 1]],
+            [offsets[: entries + 1] for offsets in drafter.query_start_loc_group[1 : steps + 1]],
+            of_steps,
         )
-        assert self._out.slot_mapping is not None and self._out.positions is not None
-        assert self._out.cos is not None and self._out.sin is not None
-        self.slots, self.positions = self._out.slot_mapping.split(entries), self._out.positions
-        # Beyond the longest sequence there are no RoPE rows here: such a draft is a dummy.
-        tables_of_first = cos.view(-1, width)[: self._longest], sin.view(-1, width)[: self._longest]
-        out = self._out
-        assert out.cos is not None and out.sin is not None
-        self._before_blocks = (*tables_of_first, self._offsets, self._start_pos.view(-1), self._table_rows)
-        sizes = self._block_size, self._form, 1, total, total
-        self._behind_blocks = (*sizes, out.cos, out.sin, out.slot_mapping, out.positions)
-        self._rope = {first: (out.cos, out.sin)}
-        self._gathers = []
-        for key, (cos, sin) in others:
-            rows_of = cos.new_empty(total, 1, 1, width), cos.new_empty(total, 1, 1, width)
-            self._rope[key] = rows_of
-            flat = [tensor.view(-1, width) for tensor in (cos, sin, *rows_of)]
-            self._gathers.append(
-                partial(
-                    torch.ops.dsv4_npu_ops.rope_gather.out,
-                    flat[0],
-                    flat[1],
-                    self.positions,
-                    inverse=False,
-                    cos_out=flat[2],
-                    sin_out=flat[3],
-                )
-            )
 
     def _make_metadata(self) -> None:
         builder, drafter, dsa = self._builder, self._drafter, self._dsa
@@ -233,22 +228,14 @@ class _Draft:
             "cu_seqlens_cmp_kv": builder.cu_seqlens_cmp_kv,
             "cmp_mask_mode": 3,
         }
-        offsets = drafter.arange[: (entries if self._in_graph else rows) + 1]
-        self._buffers: list[Tensor] = []
-        self._values: list[Tensor] = []
         self._calls: list[dict[str, Any]] = []
         self._fields: list[tuple[dict[str, Any], dict[str, Any]]] = []
-        for d, slots in enumerate(self.slots):
-            span = slice(d * entries, (d + 1) * entries)
-            rope = {key: (cos[span], sin[span]) for key, (cos, sin) in self._rope.items()}
-            seq_lens, starts = self._lengths[d], offsets
-            if self._in_graph:
-                slots, seq_lens, starts, rope = self._graph_buffers(d, slots, offsets, rope)
+        for slots, seq_lens, offsets, rope in zip(self.slots, self.seq_lens, self._offsets, self.rope, strict=True):
             proxies = [
                 sys.modules[_ROPE].RopeDataProxy({key: {_GROUP: pair} for key, pair in rope.items()}, is_cos)
                 for is_cos in (True, False)
             ]
-            queries = cann.Queries(starts[: self._requests + 1], seq_lens[: self._requests], 1, 0)
+            queries = cann.Queries(offsets[: self._requests + 1], seq_lens[: self._requests], 1, 0)
             self._calls.append(cann.attention_arguments(builder, dsa.DeviceOperator, tp_size, queries, 1, kv_offsets))
             own = {
                 "block_size": self._block_size,
@@ -261,43 +248,28 @@ class _Draft:
             cos_sin = {"cos": proxies[0], "sin": proxies[1]}
             self._fields.append(({**fields, **cos_sin}, {**decode_fields, **own}))
 
-    def _graph_buffers(self, d: int, slots: Tensor, offsets: Tensor, rope: dict[str, Any]) -> tuple[Any, ...]:
-        """Where a captured graph reads a step: what is made elsewhere is copied there."""
-        drafter, count = self._drafter, self._entries
-
-        def copied(buffer: Tensor, values: Tensor) -> Tensor:
-            self._buffers.append(buffer[: values.shape[0]])
-            self._values.append(values)
-            return self._buffers[-1]
-
-        seq_lens = drafter.seq_lens_group[d + 1]
-        copied(seq_lens[count:], seq_lens.new_zeros(seq_lens.shape[0] - count))
-        spec = {key: self._state.spec_runtime_buffer[key][_GROUP] for key in rope}
-        return (
-            copied(self._builder.spec_slot_mapping[d], slots),
-            copied(seq_lens, self._lengths[d]),
-            copied(drafter.query_start_loc_group[d + 1], offsets),
-            {key: tuple(copied(spec[key][i][d], pair[i]) for i in range(2)) for key, pair in rope.items()},
-        )
-
     def make(self, positions: Tensor, common: Any) -> None:
         """All steps of requests whose last token that is kept stands at ``positions``."""
-        self.launch(positions, common.block_table_tensor)
-        torch.add(common.seq_lens[: self._live_lengths.shape[1]], self._ahead, out=self._live_lengths)
-        host = self._host_lengths(common)
-        if self._buffers:
-            torch._foreach_copy_(self._buffers, self._values)
+        self.launch(positions, common)
+        attention = self._attention(self._host_lengths(common))
         blocks = common.block_table_tensor
-        if self._in_graph:
-            blocks = self._drafter._adjust_tensor(blocks, self._entries)
-        blocks = blocks[: self._requests]
-        attention = self._attention(host)
+        if blocks.shape[0] != self._requests:
+            if self._in_graph:
+                blocks = self._drafter._adjust_tensor(blocks, self._requests)
+            blocks = blocks[: self._requests]
         # Objects are new in each draft: a connector may still look at the last one's.
         self.metadata = []
+        kind, kind_of_step = self._dsa.AscendDSADecodeMetadata, self._builder.metadata_cls
         for (fields, decode_fields), of_step in zip(self._fields, attention, strict=True):
-            own = {**decode_fields, "block_table": blocks, "sas_metadata": of_step}
-            decode = instance(self._dsa.AscendDSADecodeMetadata, own)
-            self.metadata.append(instance(self._builder.metadata_cls, {**fields, "decode": decode}))
+            decode = instance(kind, {**decode_fields, "block_table": blocks, "sas_metadata": of_step})
+            self.metadata.append(instance(kind_of_step, {**fields, "decode": decode}))
+
+    def launch(self, positions: Tensor, common: Any) -> None:
+        """Step d is d tokens behind the positions."""
+        lengths = common.seq_lens
+        self._run(
+            common.block_table_tensor, positions, lengths if lengths.shape[0] == self._rows else lengths[: self._rows]
+        )
 
     def _attention(self, longest: list[int]) -> list[Tensor]:
         """What CANN gives for each step, in a graph where the graph reads it."""
@@ -312,24 +284,15 @@ class _Draft:
         cann.publish(buffers, made)
         return buffers
 
-    def launch(self, positions: Tensor, blocks: Tensor) -> None:
-        """Step d is d tokens behind the positions."""
-        torch.add(positions, self._ahead, out=self._live_start_pos)
-        _metadata(*self._before_blocks, blocks, *self._behind_blocks)
-        for gather in self._gathers:
-            gather()
-
     def _host_lengths(self, common: Any) -> list[int]:
         """The longest request of each step; lengths beyond the longest sequence count from 1 again."""
         known = common._seq_lens_cpu if common._seq_lens_cpu is not None else common.seq_lens_cpu
         if known is None:
             known = common.seq_lens.cpu()
-        host = known[: self._rows].tolist()
-        longest, most, steps = max(host), self._longest, range(1, len(self._calls) + 1)
-        if longest + len(self._calls) <= most:
+        host = (known if known.shape[0] == self._rows else known[: self._rows]).tolist()
+        longest, most, steps = max(host), self._longest, range(1, self._steps + 1)
+        if longest + self._steps <= most:
             return [longest + d for d in steps]
-        live = self._live_lengths
-        torch.where(live > most, live - most, live, out=live)
         return [max(x + d if x + d <= most else x + d - most for x in host) for d in steps]
 
 
@@ -340,6 +303,10 @@ def _check(drafter: Any, builder: Any, dsa: Any, common: Any, tables: dict[str, 
         raise Unexpected("drafts of another model, or of a compressed layer")
     if drafter.uses_mrope or drafter.has_gdn or getattr(drafter.runner, "pcp_manager", None) is not None:
         raise Unexpected("drafts with mrope, gdn or context parallelism")
+    if drafter.block_size & drafter.block_size - 1:
+        raise Unexpected(f"blocks of {drafter.block_size} slots, which is no power of two")
+    if len({(cos.dtype, cos.shape) for cos, _ in tables.values()}) != 1 or len(tables) > 2:
+        raise Unexpected("RoPE tables of more than two bases, or that are not alike")
     if builder.block_size != drafter.block_size:
         raise Unexpected(f"blocks of {builder.block_size} slots for metadata and of {drafter.block_size} for slots")
     room = min([common.block_table_tensor.shape[1] * drafter.block_size, *(cos.shape[0] for cos, _ in tables.values())])
