@@ -33,6 +33,8 @@ class Hook:
             first are those of the engine's function, which is how a changed signature is noticed.
         first, last: versions of the engine, from and to, for which the function is known.
         shadow: the same, for shadow runs: lets the engine's function do its work and compares. None: nothing is done.
+        placed: for a function that is called so often that a call between would be felt: from the engine's function to
+            what is called in its place, which calls the engine's where a replacement would have raised Unexpected.
     """
 
     target: str
@@ -40,6 +42,7 @@ class Hook:
     first: str
     last: str
     shadow: Callable[..., Any] | None = None
+    placed: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None
 
     @property
     def name(self) -> str:
@@ -117,7 +120,7 @@ def around(hook: Hook, mode: Mode) -> Callable[..., Any] | None:
         try:
             return function(original, *args, **kwargs)
         except Unexpected as reason:
-            _say_engines_own(hook, reason)
+            say_engines_own(hook, reason)
             return original(*args, **kwargs)
 
     return call
@@ -128,6 +131,8 @@ def instead(hook: Hook, mode: Mode) -> Callable[[Callable[..., Any]], Callable[.
 
     A call of its own between the two would be felt: builders are called several times a step.
     """
+    if mode is Mode.ON and hook.placed is not None:
+        return hook.placed
     function = hook.replacement if mode is not Mode.SHADOW else around(hook, mode)
     if function is None:
         return None
@@ -137,7 +142,7 @@ def instead(hook: Hook, mode: Mode) -> Callable[[Callable[..., Any]], Callable[.
             try:
                 return function(original, *args, **kwargs)
             except Unexpected as reason:
-                _say_engines_own(hook, reason)
+                say_engines_own(hook, reason)
                 return original(*args, **kwargs)
 
         return call
@@ -145,7 +150,8 @@ def instead(hook: Hook, mode: Mode) -> Callable[[Callable[..., Any]], Callable[.
     return place
 
 
-def _say_engines_own(hook: Hook, reason: Unexpected) -> None:
+def say_engines_own(hook: Hook, reason: Unexpected) -> None:
+    """That a replacement has met what it does not know."""
     say_once(f"{hook.name} is the engine's own for calls like this: {reason}")
 
 

@@ -48,7 +48,7 @@ class Part:
     Attributes:
         first_row, rows, first_token, tokens: of the batch.
         queries: for CANN's ops.
-        fields: what their metadata have in every builder.
+        fields: what their metadata have in every builder; of decodes, what is not common to steps of their size.
         attention: what CANN's ops gave, by compress ratio; 0 is the indexer's.
     """
 
@@ -116,8 +116,7 @@ def describe(self: Any, common: Any, live: int | None, launches: Launches, is_ru
     for call in size.launches:
         call()
     widths = size.last - size.first
-    fields = {
-        **size.fields,
+    fields = size.fields | {
         "query_lens": widths,
         "attn_state": common.attn_state,
         "query_start_loc": common.query_start_loc,
@@ -172,6 +171,7 @@ def _size(
         "seq_lens": common.seq_lens[:rows],
         "cos": cos,
         "sin": sin,
+        **dict.fromkeys(("query_lens", "attn_state", "query_start_loc", "decode", "prefill", "hadamard")),
     }
     decode = {
         "input_positions": positions[:decode_tokens],
@@ -191,7 +191,6 @@ def _decodes(
 ) -> Part:
     rows = len(host)
     fields = {
-        **views,
         "seq_lens_list": host,
         "max_seq_lens": longest,
         "max_seqlen_kv": longest,

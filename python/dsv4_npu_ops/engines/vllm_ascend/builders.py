@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from dsv4_npu_ops.engines.hooks import Hook, Unexpected
+from dsv4_npu_ops.engines.hooks import Hook, Unexpected, say_engines_own
 from dsv4_npu_ops.engines.vllm_ascend import cann
 from dsv4_npu_ops.engines.vllm_ascend.batch import Batch, Part, describe
 from dsv4_npu_ops.engines.vllm_ascend.instances import instance
@@ -20,6 +20,23 @@ _COMMON = "dsv4_npu_ops"
 _OWN = "_dsv4_npu_ops_own"
 
 
+def placed(original: Callable[..., Any]) -> Callable[..., Any]:
+    """What stands in the place of ``AscendDSAMetadataBuilder.build``, with its parts."""
+
+    def build(
+        self: Any, common_prefix_len: int, common_attn_metadata: Any, fast_build: bool = False, **kwargs: Any
+    ) -> Any:
+        step = current.step
+        if step is not ENGINES_OWN:
+            try:
+                return _build(self, common_attn_metadata, step, kwargs)
+            except Unexpected as reason:
+                say_engines_own(HOOKS[0], reason)
+        return original(self, common_prefix_len, common_attn_metadata, fast_build, **kwargs)
+
+    return build
+
+
 def build(
     original: Callable[..., Any],
     self: Any,
@@ -28,10 +45,11 @@ def build(
     fast_build: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """``AscendDSAMetadataBuilder.build``, with its parts."""
-    step = current.step
-    if step is ENGINES_OWN:
-        return original(self, common_prefix_len, common_attn_metadata, fast_build, **kwargs)
+    """``AscendDSAMetadataBuilder.build`` once."""
+    return placed(original)(self, common_prefix_len, common_attn_metadata, fast_build, **kwargs)
+
+
+def _build(self: Any, common_attn_metadata: Any, step: Any, kwargs: dict[str, Any]) -> Any:
     common = kwargs.get("common_ratio_to_sas_metadata")
     if common is None:
         raise Unexpected("a builder without the step's dictionaries")
@@ -65,11 +83,12 @@ def _metadata(self: Any, batch: Batch, blocks: Tensor, group: Any) -> Any:
     if decode is not None:
         own = batch.size.own.get(group)
         if own is None:
-            own = batch.size.own[group] = _own(self, decode, blocks)
+            own = batch.size.own[group] = _own(self, decode, blocks, batch.size.decode)
         if own.ratio not in decode.attention:
             _attend(self, decode, batch.size.own.values())
-        made_decode = instance(own.kind, {**decode.fields, **own.fields})
-    fields = {**batch.fields, "decode": made_decode, "prefill": made_prefill, "hadamard": type(self).hadamard}
+        made_decode = instance(own.kind, own.fields | decode.fields)
+    fields = batch.fields.copy()
+    fields["decode"], fields["prefill"], fields["hadamard"] = made_decode, made_prefill, type(self).hadamard
     return instance(self.metadata_cls, fields)
 
 
@@ -111,7 +130,7 @@ class _Own:
     """What builders of one KV-cache group add to the decodes of steps of one size.
 
     Attributes:
-        kind: of the metadata; fields: those that differ between groups.
+        kind: of the metadata; fields: those that steps of one size have in common.
         ratio: 1, 4 or 128.
         operator, arguments: CANN's for attention; offsets of keys and the longest lengths are those of the last step.
         kv_offsets: the engine's function that gives the offsets of keys.
@@ -127,10 +146,10 @@ class _Own:
     indexer: Callable[[int, int], Tensor]
 
 
-def _own(self: Any, part: Part, blocks: Tensor) -> _Own:
+def _own(self: Any, part: Part, blocks: Tensor, common: dict[str, Any]) -> _Own:
     dsa_v1 = sys.modules[_DSA]
     operator, ratio = dsa_v1.DeviceOperator, max(1, self.compressor_ratio)
-    fields = _own_fields(self, part, blocks, dsa_v1)
+    fields = {**dict.fromkeys(part.fields), **common, **_own_fields(self, part, blocks, dsa_v1)}
     if ratio == 1:
         fields["slot_mapping"] = operator.pad_dsa_decode_slot_mapping(
             fields["slot_mapping"], part.tokens, self.compressor_ratio, part.rows
@@ -195,4 +214,4 @@ def _prefill(self: Any, part: Part, blocks: Tensor) -> Any:
     return instance(dsa_v1.AscendDSAPrefillMetadata, {**part.fields, **fields})
 
 
-HOOKS = (Hook(f"{_DSA}.AscendDSAMetadataBuilder.build", build, "0.23.0", "0.23.0"),)
+HOOKS = (Hook(f"{_DSA}.AscendDSAMetadataBuilder.build", build, "0.23.0", "0.23.0", placed=placed),)
