@@ -17,8 +17,9 @@ class BuildError(RuntimeError):
 
 
 def kernel_of(op: str) -> Path:
-    """An op's device source."""
-    return CSRC / "ops" / op / f"{op}_kernel.cpp"
+    """Device source of an op, or of another form of one, which has a name of its own."""
+    (kernel,) = CSRC.glob(f"ops/*/{op}_kernel.cpp")
+    return kernel
 
 
 def device_headers(kernel: Path) -> set[Path]:

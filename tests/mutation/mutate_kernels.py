@@ -39,7 +39,7 @@ ORDER = [
 ]
 """The order in which ops meet a shared header's mutant."""
 OPS = sorted(
-    (kernel.parent.name for kernel in CSRC.glob("ops/*/*_kernel.cpp")),
+    (kernel.name.removesuffix("_kernel.cpp") for kernel in CSRC.glob("ops/*/*_kernel.cpp")),
     key=lambda op: (op not in ORDER, ORDER.index(op) if op in ORDER else 0, op),
 )
 
