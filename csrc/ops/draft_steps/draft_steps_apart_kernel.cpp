@@ -87,7 +87,6 @@ class DraftsApartKernel {
         AscendC::Muls(odd, odd, tile_bytes, count);
         AscendC::PipeBarrier<PIPE_V>();
         AscendC::Add(halves_, halves_, odd, count);
-        AscendC::PipeBarrier<PIPE_V>();
     }
 
     // Keys of all steps, in spare(): those behind the context count from 1 again; what is no request's, or padding, has
@@ -132,7 +131,6 @@ class DraftsApartKernel {
         const int32_t all = p_.steps.num_steps * static_cast<int32_t>(lanes);
         const int32_t shift = p_.steps.pools[p_.steps.pool].page_shift;
         const LocalTensor<int32_t> slots = tile_.slots(), pages = tile_.source(), firsts = tile_.live();
-        AscendC::PipeBarrier<PIPE_V>();
         AscendC::ShiftRight(pages, slots, shift, all);
         AscendC::PipeBarrier<PIPE_V>();
         AscendC::ShiftLeft(firsts, pages, shift, all);
