@@ -327,8 +327,7 @@ def test_what_a_drafter_makes_of_samples_is_one_launch(sim, plugin):
         speculative = SimpleNamespace(num_draft_tokens=[3] * 4)
 
         def call():
-            made = plugin.samples._advance((speculative, world.common(2)), samples, None, 0)
-            return [made.token_ids, made.valid_counts, made.sampled_index, made.rejected_lens]
+            return plugin.samples._advance((speculative, world.common(2)), samples, None, 0)
 
         return call
 

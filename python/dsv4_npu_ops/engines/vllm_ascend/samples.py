@@ -18,6 +18,7 @@ from dsv4_npu_ops.engines.vllm_ascend.instances import instance
 from dsv4_npu_ops.layout import AdvancedStep, RequestTables
 from dsv4_npu_ops.layout.kv_layout import INT32_MAX
 from dsv4_npu_ops.ops import advance_step
+from dsv4_npu_ops.ops.bound_call import BoundCall
 
 _RUNNER = "vllm_ascend.worker.model_runner_v1.NPUModelRunner"
 _PROPOSER_MODULE = "vllm_ascend.spec_decode.llm_base_proposer"
@@ -91,11 +92,10 @@ def prepare_next_token_ids_padded(
     if num_discarded_requests > 0:
         backups = _backup_tokens(self, requests, gpu_input_batch, samples.shape[0]).to(samples.dtype)
         samples = samples.index_fill(0, discard_request_indices[:num_discarded_requests], -1)
-    made = _advance(self.__dict__.get(_ROUND), samples, backups, num_discarded_requests)
-    assert made.token_ids is not None and made.valid_counts is not None
-    if made.sampled_index is not None and made.rejected_lens is not None:
-        setattr(self, _JUDGED, _Judged(made.valid_counts, made.sampled_index, made.rejected_lens))
-    return made.token_ids, made.valid_counts
+    tokens, counts, indices, rejected = _advance(self.__dict__.get(_ROUND), samples, backups, num_discarded_requests)
+    if indices is not None and rejected is not None:
+        setattr(self, _JUDGED, _Judged(counts, indices, rejected))
+    return tokens, counts
 
 
 def _backup_tokens(self: Any, requests: dict[str, Any], batch: Any, rows: int) -> Tensor:
@@ -115,35 +115,55 @@ def _no_tables() -> RequestTables:
     return RequestTables.of({}, max_context_len=INT32_MAX)
 
 
-def _advance(round_of: Any, samples: Tensor, backups: Tensor | None, discarded: int) -> AdvancedStep:
-    rows, device = samples.shape[0], samples.device
-    out = AdvancedStep(
-        token_ids=torch.empty(rows, dtype=samples.dtype, device=device),
-        valid_counts=torch.empty(rows, dtype=torch.int32, device=device),
-    )
+_CHANGING = (
+    "seq_lens",
+    "token_ids",
+    "cu_seqlens",
+    "num_draft_tokens",
+    "backup_tokens",
+    "next_token_ids",
+    "valid_counts",
+    "sampled_index",
+    "rejected_lens",
+)
+"""What each call of ``_of_rounds`` brings, in its order."""
+
+
+@cache
+def _of_rounds(width: int) -> BoundCall:
+    """``advance_step`` of samples ``[B, width]``, in rows whose lengths count the step's tokens."""
+    op = torch.ops.dsv4_npu_ops.advance_step.default
+    names = [argument.name for argument in op._schema.arguments]
+    some = torch.empty(0, dtype=torch.int32)
+    tables, addressing = _no_tables().op_token_pools
+    fixed = {"tables": tables, "addressing": addressing, "width": width, "max_context_len": INT32_MAX}
+    given = dict.fromkeys(names) | dict.fromkeys(_CHANGING, some) | fixed
+    given |= {"lengths_are_final": True, "dummy_slots": [0, 0]}
+    return BoundCall("advance_step", list(given.values()), [names.index(name) for name in _CHANGING])
+
+
+def _advance(
+    round_of: Any, samples: Tensor, backups: Tensor | None, discarded: int
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    """Next tokens and counts of valid samples; of a round that is known, also sample indices and rejected tokens."""
+    rows = samples.shape[0]
+    tokens, counts = samples.new_empty(rows), samples.new_empty(rows, dtype=torch.int32)
     if round_of is None or round_of[1].num_reqs != rows:
         # Rows of which only the samples are looked at: any length does.
-        lengths = torch.ones(rows, dtype=torch.int32, device=device)
-        return advance_step(_no_tables(), None, lengths, None, samples, backup_tokens=backups, out=out)
+        out = AdvancedStep(token_ids=tokens, valid_counts=counts)
+        lengths = torch.ones(rows, dtype=torch.int32, device=samples.device)
+        advance_step(_no_tables(), None, lengths, None, samples, backup_tokens=backups, out=out)
+        return tokens, counts, None, None
     speculative, common = round_of
-    out.sampled_index = torch.empty(rows, dtype=torch.int64, device=device)
-    out.rejected_lens = torch.empty(rows, dtype=torch.int32, device=device)
+    indices, rejected = samples.new_empty(rows, dtype=torch.int64), samples.new_empty(rows, dtype=torch.int32)
     drafts = None
     if discarded or 0 in speculative.num_draft_tokens:
         ends = speculative.cu_num_draft_tokens
         drafts = torch.diff(ends, prepend=ends.new_zeros(1))
-    return advance_step(
-        _no_tables(),
-        None,
-        _first(common.seq_lens, rows),
-        None,
-        samples,
-        num_draft_tokens=drafts,
-        cu_seqlens=_first(common.query_start_loc, rows + 1),
-        backup_tokens=backups,
-        lengths_are_final=True,
-        out=out,
-    )
+    lengths, offsets = _first(common.seq_lens, rows), _first(common.query_start_loc, rows + 1)
+    call = _of_rounds(samples.shape[1])
+    call.run(lengths, samples, offsets, drafts, backups, tokens, counts, indices, rejected)
+    return tokens, counts, indices, rejected
 
 
 def _first(values: Tensor, count: int) -> Tensor:
@@ -167,15 +187,15 @@ def shadow_prepare_next_token_ids_padded(
     samples = sampled_token_ids.index_fill(0, discard_request_indices[:num_discarded_requests], -1)
     backups = self.backup_next_token_ids.gpu[: samples.shape[0]]
 
-    def again() -> AdvancedStep:
-        return _advance(None, samples, backups, num_discarded_requests)
+    def again() -> tuple[Tensor, ...]:
+        return _advance(None, samples, backups, num_discarded_requests)[:2]
 
-    ours = again()
+    tokens, counts = again()
     compare(
         "vLLM-Ascend",
         "prepare_next_token_ids_padded",
         {"next_token_ids": theirs[0], "valid_sampled_tokens_count": theirs[1].int()},
-        {"next_token_ids": ours.token_ids, "valid_sampled_tokens_count": ours.valid_counts},
+        {"next_token_ids": tokens, "valid_sampled_tokens_count": counts},
         again,
     )
     return theirs
@@ -195,21 +215,17 @@ def prepare_inputs_padded(
             self, common_attn_metadata, spec_decode_metadata, valid_sampled_tokens_count
         )
     given, runner = common_attn_metadata, self.runner
-    tokens = int(given.query_start_loc_cpu[-1])
+    tokens = given.query_start_loc_cpu.tolist()[-1]
     kind = sys.modules[_PROPOSER_MODULE].AscendCommonAttentionMetadata
-    same = dict(zip(_KEPT_FIELDS, _kept(given), strict=True))
-    made = instance(
-        kind,
-        {
-            **same,
-            "num_actual_tokens": tokens,
-            "max_seq_len": 0,
-            "actual_seq_lengths_q": runner.actual_seq_lengths_q,
-            "attn_state": runner.attn_state,
-            "decode_token_per_req": runner.decode_token_per_req,
-        },
-    )
-    return made, self.arange[:tokens], judged.indices, judged.rejected
+    fields = dict(zip(_KEPT_FIELDS, _kept(given), strict=True))
+    fields |= {
+        "num_actual_tokens": tokens,
+        "max_seq_len": 0,
+        "actual_seq_lengths_q": runner.actual_seq_lengths_q,
+        "attn_state": runner.attn_state,
+        "decode_token_per_req": runner.decode_token_per_req,
+    }
+    return instance(kind, fields), self.arange[:tokens], judged.indices, judged.rejected
 
 
 _KEPT_FIELDS = (
