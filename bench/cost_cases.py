@@ -14,7 +14,7 @@ from cache_cost_cases import (
 )
 from moved import WIDTH, CostCase
 from rope_cost_cases import apply_rotary, rope_gather, rope_tables
-from step_cost_cases import advance_step, compressor_metadata, draft_steps, step
+from step_cost_cases import advance_step, compressor_metadata, draft_steps, draft_steps_apart, step
 
 LARGE: list[tuple[Callable[..., CostCase], tuple[Any, ...]]] = [
     *((step, (rows, part, "verify", WIDTH)) for part in ("metadata", "slots", "all") for rows in (64, 1024)),
@@ -41,6 +41,7 @@ LARGE: list[tuple[Callable[..., CostCase], tuple[Any, ...]]] = [
     (draft_steps, (64, 1, 3, "table")),
     (draft_steps, (64, 4, 3, "reservation")),
     (draft_steps, (1024, 1, 3, "table")),
+    *((draft_steps_apart, (rows, 3)) for rows in (64, 1024)),
     (map_full_to_swa, (64, 8192, WIDTH, "verify")),
     (map_full_to_swa, (1024, 1024, WIDTH, "verify")),
     (map_full_to_swa, (32, 0, 1024, "prefill")),
@@ -69,6 +70,7 @@ SMALL: list[tuple[Callable[..., CostCase], tuple[Any, ...]]] = [
     (advance_step, (5, 40)),
     (draft_steps, (5, 1, 3, "table")),
     (draft_steps, (5, 2, 3, "reservation")),
+    (draft_steps_apart, (5, 3)),
     (map_full_to_swa, (3, 300, WIDTH, "verify")),
     (map_full_to_swa, (3, 0, 300, "free")),
     (share_pages, (3, 900)),

@@ -24,7 +24,7 @@ from ascend_sim.instructions import code_instructions, load_table  # noqa: E402
 from cache_cost_cases import map_full_to_swa, release_pages, reserve_extend, write_req_tables  # noqa: E402
 from moved import WIDTH, CostCase  # noqa: E402
 from rope_cost_cases import rope_gather  # noqa: E402
-from step_cost_cases import advance_step, compressor_metadata, draft_steps, step  # noqa: E402
+from step_cost_cases import advance_step, compressor_metadata, draft_steps, draft_steps_apart, step  # noqa: E402
 
 CORES = 40
 """Vector cores of a 910B3."""
@@ -103,6 +103,7 @@ def cases() -> Iterator[CostCase]:
         yield step(rows, "slots", "verify", WIDTH)
         yield rope_gather(rows * WIDTH, "scattered")
         yield advance_step(rows, 7168)
+        yield draft_steps_apart(rows, 3)
         yield from (write_req_tables(rows, 2048, WIDTH, kind) for kind in ("slots", "pages"))
         yield from (compressor_metadata(rows, WIDTH, ratio) for ratio in (4, 128))
         yield map_full_to_swa(rows, 2048, WIDTH, "verify")

@@ -157,3 +157,26 @@ def draft_steps(rows: int, topk: int, steps: int, source: str) -> CostCase:
         return Moved(tensors_of(out), read + rope, nbytes(tensors_of(out)), 0, num_elements(tensors_of(out)))
 
     return CostCase("draft_steps", f"{source} B={rows} topk={topk} steps={steps} D={ROPE_DIM}", rows, run)
+
+
+def draft_steps_apart(rows: int, steps: int) -> CostCase:
+    """Into buffers of each step, as a captured graph of an engine's reads them: pairs, offsets, rows of two bases."""
+    rope = [torch.randn(CONTEXT, ROPE_DIM) for _ in range(4)]
+    blocks = torch.randint(1, 1 << 15, (rows, CONTEXT // 128), dtype=torch.int32)
+    _, lengths = committed_lengths(rows, CONTEXT - steps)
+    last, seq_lens = (lengths - 1).int(), lengths.int()
+
+    def of_steps(*shape: int, dtype: torch.dtype = torch.int32, count: int = steps) -> list[torch.Tensor]:
+        return [torch.empty(shape, dtype=dtype) for _ in range(count)]
+
+    places = of_steps(rows, 2), of_steps(rows), of_steps(rows + 1)
+    out = *places, of_steps(rows, ROPE_DIM, dtype=torch.float32, count=4 * steps)
+    tensors = [tensor for of_all in out for tensor in of_all]
+
+    def run() -> Moved:
+        torch.ops.dsv4_npu_ops.draft_steps.apart(blocks, last, seq_lens, rope, 128, CONTEXT, -1, *out)
+        # A block id a request.
+        read = nbytes([last, seq_lens]) + 4 * rows + 4 * 4 * ROPE_DIM * rows * steps
+        return Moved(tensors, read, nbytes(tensors), 0, num_elements(tensors))
+
+    return CostCase("draft_steps_apart", f"B={rows} steps={steps} D={ROPE_DIM}", rows, run)
