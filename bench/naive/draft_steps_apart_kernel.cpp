@@ -59,12 +59,12 @@ class ApartLoops {
     }
 
     __aicore__ inline void rope_rows(int64_t step, uint64_t table, uint64_t out) {
-        out_.begin(at(out), draft_rope_elems(own_.begin, steps_));
+        out_.begin(at(out), own_.begin * steps_.rope_dim);
         for (int64_t entry = own_.begin; entry < own_.end; ++entry) {
             for (int64_t d = 0; d < steps_.rope_dim; ++d) {
                 const int64_t position = draft_position(start(entry), step, steps_);
-                out_.push(element<int32_t>(at(table), draft_rope_elems(steps_.max_context_len, steps_),
-                                           draft_rope_elems(position, steps_) + d));
+                out_.push(element<int32_t>(at(table), steps_.max_context_len * steps_.rope_dim,
+                                           position * steps_.rope_dim + d));
             }
         }
         out_.end();

@@ -50,12 +50,12 @@ class DraftLoops {
 
     __aicore__ inline void rope_rows(uint64_t table, uint64_t out) {
         for (int64_t step = 0; step < p_.num_steps; ++step) {
-            narrow_.begin(at(out), draft_rope_elems(draft_output(step, own_.begin, p_), p_));
+            narrow_.begin(at(out), draft_output(step, own_.begin, p_) * p_.rope_dim);
             for (int64_t entry = own_.begin; entry < own_.end; ++entry) {
                 for (int64_t d = 0; d < p_.rope_dim; ++d) {
                     const int64_t position = draft_position(start(entry), step, p_);
-                    narrow_.push(element<int32_t>(at(table), draft_rope_elems(p_.max_context_len, p_),
-                                                  draft_rope_elems(position, p_) + d));
+                    narrow_.push(element<int32_t>(at(table), p_.max_context_len * p_.rope_dim,
+                                                  position * p_.rope_dim + d));
                 }
             }
             narrow_.end();

@@ -1,5 +1,5 @@
-// RoPE rows of a tile of draft steps: bits of 2 or 4 bytes that only MTE2 and MTE3 touch, but for the row of dummies,
-// which V repeats.
+// RoPE rows of a tile of draft steps: 16-bit units that only MTE2 and MTE3 touch, but for the row of dummies, which V
+// repeats.
 #pragma once
 
 #include "device/memory.h"
@@ -10,45 +10,44 @@
 namespace dsv4::kernel {
 
 // Rows of all steps in one tensor of cosines and one of sines, [S, N, D].
-template <typename bits_t>
 class StackedRows {
   public:
     __aicore__ inline StackedRows(uint64_t cos, uint64_t sin, const DraftStepsParams& p) : p_(p) {
-        const uint64_t elems = static_cast<uint64_t>(draft_rope_elems(draft_output(p.num_steps, 0, p), p));
-        rows_[0] = global<bits_t>(at(cos), elems);
-        rows_[1] = global<bits_t>(at(sin), elems);
+        const uint64_t elems = static_cast<uint64_t>(draft_rope_halves(draft_output(p.num_steps, 0, p), p));
+        rows_[0] = global<int16_t>(at(cos), elems);
+        rows_[1] = global<int16_t>(at(sin), elems);
     }
 
     // Of table 0 or 1 in a step, from an entry on.
-    __aicore__ inline GlobalTensor<bits_t> from(uint32_t table, uint32_t step, int64_t entry) const {
-        return rows_[table][static_cast<uint64_t>(draft_rope_elems(draft_output(step, entry, p_), p_))];
+    __aicore__ inline GlobalTensor<int16_t> from(uint32_t table, uint32_t step, int64_t entry) const {
+        return rows_[table][static_cast<uint64_t>(draft_rope_halves(draft_output(step, entry, p_), p_))];
     }
 
   private:
     const DraftStepsParams& p_;
-    GlobalTensor<bits_t> rows_[2];
+    GlobalTensor<int16_t> rows_[2];
 };
 
-template <typename bits_t>
 class DraftRope {
   public:
     // other_elems: of UB, beside a tile's, that are somebody's.
     __aicore__ inline DraftRope(AscendC::TPipe* pipe, const DraftStepsParams& p, int64_t other_elems = 0) : p_(p) {
         if (p.rope_dim > 0) {
-            pitch_ = static_cast<uint32_t>(draft_rope_pitch_elems(p));
+            row_ = static_cast<uint32_t>(draft_rope_halves(1, p));
+            pitch_ = static_cast<uint32_t>(draft_rope_pitch_bytes(p) / 2);
             tile_rows_ = static_cast<uint32_t>(draft_rope_tile_rows(p, other_elems));
-            pipe->InitBuffer(buffer_, 2 * (tile_rows_ + 1) * pitch_ * static_cast<uint32_t>(sizeof(bits_t)));
+            pipe->InitBuffer(buffer_, 2 * (tile_rows_ + 1) * pitch_ * static_cast<uint32_t>(sizeof(int16_t)));
         }
     }
 
     // cos, sin: [max_pos, D], until the next call. Fetches what dummies get; the caller orders V before, and MTE2 and V
     // before the first tile.
     __aicore__ inline void start(uint64_t cos, uint64_t sin) {
-        const uint64_t elems = static_cast<uint64_t>(draft_rope_elems(p_.max_context_len, p_));
-        tables_[0] = global<bits_t>(at(cos), elems);
-        tables_[1] = global<bits_t>(at(sin), elems);
+        const uint64_t elems = static_cast<uint64_t>(draft_rope_halves(p_.max_context_len, p_));
+        tables_[0] = global<int16_t>(at(cos), elems);
+        tables_[1] = global<int16_t>(at(sin), elems);
         for (uint32_t table = 0; p_.rope_dim > 0 && table < 2; ++table) {
-            load(dummy_row(table), tables_[table], static_cast<uint32_t>(p_.rope_dim));
+            load(dummy_row(table), tables_[table], row_);
         }
     }
 
@@ -108,10 +107,10 @@ class DraftRope {
         if (live <= 0) {
             return;
         }
-        const uint64_t from = static_cast<uint64_t>(draft_rope_elems(start + step, p_));
+        const uint64_t from = static_cast<uint64_t>(draft_rope_halves(start + step, p_));
         for (uint32_t table = 0; table < 2; ++table) {
             load_rows(tile(table, area_row), tables_[table][from], static_cast<uint32_t>(live),
-                      static_cast<uint32_t>(p_.rope_dim), 0, area_rows * pitch_);
+                      row_, 0, area_rows * pitch_);
         }
     }
 
@@ -124,25 +123,26 @@ class DraftRope {
         const uint32_t count =
             static_cast<uint32_t>(min_of<int64_t>(rows, ceil_div<int64_t>(p_.num_entries - entry, p_.topk)));
         for (uint32_t table = 0; table < 2; ++table) {
-            store_strided_rows(out.from(table, step, entry), tile(table, area_row), count,
-                               static_cast<uint32_t>(p_.rope_dim), draft_rope_elems(p_.topk, p_), pitch_);
+            store_strided_rows(out.from(table, step, entry), tile(table, area_row), count, row_,
+                               draft_rope_halves(p_.topk, p_), pitch_);
         }
     }
 
-    __aicore__ inline LocalTensor<bits_t> dummy_row(uint32_t table) {
-        return buffer_.template Get<bits_t>()[table * (tile_rows_ + 1) * pitch_];
+    __aicore__ inline LocalTensor<int16_t> dummy_row(uint32_t table) {
+        return buffer_.Get<int16_t>()[table * (tile_rows_ + 1) * pitch_];
     }
 
-    __aicore__ inline LocalTensor<bits_t> tile(uint32_t table, uint32_t area_row) {
-        return buffer_.template Get<bits_t>()[(table * (tile_rows_ + 1) + 1 + area_row) * pitch_];
+    __aicore__ inline LocalTensor<int16_t> tile(uint32_t table, uint32_t area_row) {
+        return buffer_.Get<int16_t>()[(table * (tile_rows_ + 1) + 1 + area_row) * pitch_];
     }
 
     const DraftStepsParams& p_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> buffer_;
-    GlobalTensor<bits_t> tables_[2];
+    GlobalTensor<int16_t> tables_[2];
     LocalTensor<int32_t> starts_;
     int64_t latest_start_ = 0;
-    uint32_t pitch_ = 0;      // elements of a row in UB
+    uint32_t row_ = 0;        // 16-bit units of a row
+    uint32_t pitch_ = 0;      // of two rows in UB, 16-bit units
     uint32_t tile_rows_ = 0;  // of one table
 };
 

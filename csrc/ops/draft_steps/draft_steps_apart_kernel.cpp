@@ -5,18 +5,17 @@
 namespace dsv4::kernel {
 
 // RoPE rows of one base, each step's in tensors of its own, [N, D].
-template <typename bits_t>
 class RowsApart {
   public:
     __aicore__ inline RowsApart(const DraftStepAddresses* steps, int32_t base, const DraftStepsParams& p)
         : steps_(steps), base_(base), p_(p) {}
 
     // Of table 0 or 1 in a step, from an entry on.
-    __aicore__ inline GlobalTensor<bits_t> from(uint32_t table, uint32_t step, int64_t entry) const {
+    __aicore__ inline GlobalTensor<int16_t> from(uint32_t table, uint32_t step, int64_t entry) const {
         const DraftStepAddresses& rows = steps_[step];
-        return global<bits_t>(at(table == 0 ? rows.cos[base_] : rows.sin[base_]),
-                              static_cast<uint64_t>(draft_rope_elems(p_.num_entries, p_)))
-            [static_cast<uint64_t>(draft_rope_elems(entry, p_))];
+        return global<int16_t>(at(table == 0 ? rows.cos[base_] : rows.sin[base_]),
+                              static_cast<uint64_t>(draft_rope_halves(p_.num_entries, p_)))
+            [static_cast<uint64_t>(draft_rope_halves(entry, p_))];
     }
 
   private:
@@ -26,7 +25,6 @@ class RowsApart {
 };
 
 // As DraftStepsKernel, but for the stores: each step has buffers of its own.
-template <typename bits_t>
 class DraftsApartKernel {
   public:
     __aicore__ inline DraftsApartKernel(AscendC::TPipe* pipe, const DraftsApartAddresses& memory, GM_ADDR error_lanes,
@@ -64,7 +62,7 @@ class DraftsApartKernel {
                 rope_.start(memory_.rope_cos[base], memory_.rope_sin[base]);
                 order<HardEvent::MTE2_V>();
                 rope_.write(first_row, rows, tile_.starts(), tile_.latest_start(),
-                            RowsApart<bits_t>(memory_.steps, base, p_.steps));
+                            RowsApart(memory_.steps, base, p_.steps));
             }
         });
     }
@@ -137,9 +135,9 @@ class DraftsApartKernel {
         AscendC::PipeBarrier<PIPE_V>();
         AscendC::Sub(slots, slots, firsts, all);
         AscendC::PipeBarrier<PIPE_V>();
-        const LocalTensor<int32_t> pairs = tile_.wide().template ReinterpretCast<int32_t>();
+        const LocalTensor<int32_t> pairs = tile_.wide().ReinterpretCast<int32_t>();
         for (uint32_t step = 0; step < static_cast<uint32_t>(p_.steps.num_steps); ++step) {
-            AscendC::Gather(pairs[2 * step * lanes], pages, halves_.template ReinterpretCast<uint32_t>(),
+            AscendC::Gather(pairs[2 * step * lanes], pages, halves_.ReinterpretCast<uint32_t>(),
                             static_cast<uint32_t>(step * lanes * sizeof(int32_t)), 2 * lanes);
         }
     }
@@ -165,29 +163,19 @@ class DraftsApartKernel {
     const DraftsApartParams& p_;
     const DraftsApartAddresses& memory_;
     DraftTile<true> tile_;
-    DraftRope<bits_t> rope_;
+    DraftRope rope_;
     TBuf<TPosition::VECCALC> buffer_;
     RowValues seq_lens_;
     LocalTensor<int32_t> iota_, halves_;
     LocalTensor<int32_t> counts_;  // lengths of the entries of a tile
 };
 
-template <typename bits_t>
-__aicore__ inline void run_drafts_apart(const DraftsApartAddresses& memory, GM_ADDR error_lanes,
-                                        const DraftsApartParams& p) {
-    AscendC::TPipe pipe;
-    DraftsApartKernel<bits_t> op(&pipe, memory, error_lanes, p);
-    op.run();
-}
-
 }  // namespace dsv4::kernel
 
 extern "C" __global__ __aicore__ void draft_steps_apart(GM_ADDR error_lanes, DraftsApartAddresses memory,
                                                         DraftsApartParams p) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
-    if (p.steps.rope_bytes == 4) {
-        dsv4::kernel::run_drafts_apart<int32_t>(memory, error_lanes, p);
-    } else {
-        dsv4::kernel::run_drafts_apart<int16_t>(memory, error_lanes, p);
-    }
+    AscendC::TPipe pipe;
+    dsv4::kernel::DraftsApartKernel op(&pipe, memory, error_lanes, p);
+    op.run();
 }

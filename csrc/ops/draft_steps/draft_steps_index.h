@@ -148,7 +148,10 @@ DSV4_HOST_DEVICE constexpr int64_t draft_output(int64_t step, int64_t entry, con
     return step * p.num_entries + entry;
 }
 
-DSV4_HOST_DEVICE constexpr int64_t draft_rope_elems(int64_t row, const DraftStepsParams& p) { return row * p.rope_dim; }
+// 16-bit units of so many RoPE rows: a device moves them as these, whatever their elements are.
+DSV4_HOST_DEVICE constexpr int64_t draft_rope_halves(int64_t rows, const DraftStepsParams& p) {
+    return rows * p.rope_dim * p.rope_bytes / 2;
+}
 
 // Output of an entry, in all steps.
 DSV4_HOST_DEVICE constexpr int64_t draft_entry_bytes(const DraftStepsParams& p) {
@@ -196,8 +199,8 @@ DSV4_HOST_DEVICE constexpr int64_t draft_tile_entries(const DraftStepsParams& p)
 // Rows (requests) of a tile; 0 when those of a single one do not fit.
 DSV4_HOST_DEVICE constexpr int64_t draft_tile_rows(const DraftStepsParams& p) { return draft_tile_entries(p) / p.topk; }
 
-DSV4_HOST_DEVICE constexpr int64_t draft_rope_pitch_elems(const DraftStepsParams& p) {
-    return ub_row_bytes(p.rope_dim * p.rope_bytes) / p.rope_bytes;
+DSV4_HOST_DEVICE constexpr int64_t draft_rope_pitch_bytes(const DraftStepsParams& p) {
+    return ub_row_bytes(p.rope_dim * p.rope_bytes);
 }
 
 // What the form apart keeps beside a tile: 0, 1, .., where the halves of pairs lie, and a length and a number of keys of
@@ -208,7 +211,7 @@ constexpr int64_t kDraftsApartElems = 2 * kPairElems + kLaneElems + 3 * kMaxDraf
 // Rows of one RoPE table that fit into the rest of UB, behind a row of position 0; other_elems of UB are somebody's.
 DSV4_HOST_DEVICE constexpr int64_t draft_rope_tile_rows(const DraftStepsParams& p, int64_t other_elems) {
     const int64_t used = kDraftTileBytes + (drafts_from_table(p) ? kDraftSlotBytes : 0) + 4 * other_elems;
-    const int64_t rows = (kUbBudgetBytes - used) / (2 * draft_rope_pitch_elems(p) * p.rope_bytes) - 1;
+    const int64_t rows = (kUbBudgetBytes - used) / (2 * draft_rope_pitch_bytes(p)) - 1;
     return min_of<int64_t>(kMaxCopyBlocks, rows);
 }
 

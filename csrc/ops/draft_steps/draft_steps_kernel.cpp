@@ -6,7 +6,6 @@ namespace dsv4::kernel {
 
 // Each block takes a share of the requests, behind which dummies follow in groups of topk, in tiles. All steps of a
 // tile are made at once: MTE2 fetches what the requests own, V turns it into steps, MTE3 stores a row a step.
-template <typename bits_t>
 class DraftStepsKernel {
   public:
     __aicore__ inline DraftStepsKernel(AscendC::TPipe* pipe, const DraftStepsAddresses& memory, GM_ADDR error_lanes,
@@ -48,27 +47,17 @@ class DraftStepsKernel {
 
     const DraftStepsParams& p_;
     DraftTile<false> tile_;
-    DraftRope<bits_t> rope_;
-    StackedRows<bits_t> rope_out_;
+    DraftRope rope_;
+    StackedRows rope_out_;
     GlobalTensor<int32_t> slots_out_, kv_lens_out_;
     GlobalTensor<int64_t> positions_out_;
 };
-
-template <typename bits_t>
-__aicore__ inline void run_draft_steps(const DraftStepsAddresses& memory, GM_ADDR error_lanes,
-                                       const DraftStepsParams& p) {
-    AscendC::TPipe pipe;
-    DraftStepsKernel<bits_t> op(&pipe, memory, error_lanes, p);
-    op.run();
-}
 
 }  // namespace dsv4::kernel
 
 extern "C" __global__ __aicore__ void draft_steps(GM_ADDR error_lanes, DraftStepsAddresses memory, DraftStepsParams p) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
-    if (p.rope_bytes == 4) {
-        dsv4::kernel::run_draft_steps<int32_t>(memory, error_lanes, p);
-    } else {
-        dsv4::kernel::run_draft_steps<int16_t>(memory, error_lanes, p);
-    }
+    AscendC::TPipe pipe;
+    dsv4::kernel::DraftStepsKernel op(&pipe, memory, error_lanes, p);
+    op.run();
 }
