@@ -17,7 +17,7 @@ HEADER = Path(dsv4_npu_ops.cmake_prefix_path) / "include" / "dsv4_npu_ops" / "op
 
 # Request 2 has tokens 0 .. 9 in the first page that is handed out, request 0 tokens 0 .. 129 in the next two.
 EXPECTED = """\
-24 ops
+25 ops
 window slots: 134 135 136 137 382 383 384 385
 c4 positions: 4 124 0 0
 c4 slots: 129 287 0 0

@@ -137,7 +137,7 @@ void register_bound_calls() {
     static auto* const library = new torch::Library(torch::Library::DEF, kCalls, std::nullopt, __FILE__, __LINE__);
     std::vector<std::string> names = {"bound", "unbind"};
     for (const auto& [name, overload] : {std::pair{"step", ""}, std::pair{"step", "new"},
-                                         std::pair{"draft_steps", "apart"}, std::pair{"advance_step", ""}}) {
+                                         std::pair{"draft_steps", "apart"}, std::pair{"advance_step", "samples"}}) {
         const std::string op = std::string(kOps) + "::" + name;
         c10::FunctionSchema schema =
             binding_schema(c10::Dispatcher::singleton().findSchemaOrThrow(op.c_str(), overload).schema());

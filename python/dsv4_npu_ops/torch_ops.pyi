@@ -42,9 +42,24 @@ class AdvanceStepDefault(Protocol):
         dummy_slots: Sequence[int] = [0, 0],
     ) -> None: ...
 
+class AdvanceStepSamples(Protocol):
+    def __call__(
+        self,
+        seq_lens: Tensor,
+        token_ids: Tensor,
+        cu_seqlens: Tensor | None,
+        num_draft_tokens: Tensor | None,
+        backup_tokens: Tensor | None,
+        max_context_len: int,
+        lengths_are_final: bool = False,
+    ) -> list[Tensor]: ...
+
 class AdvanceStep(Protocol):
     @property
     def default(self) -> AdvanceStepDefault: ...
+    @property
+    def samples(self) -> AdvanceStepSamples: ...
+    @overload
     def __call__(
         self,
         tables: Sequence[Tensor],
@@ -72,6 +87,17 @@ class AdvanceStep(Protocol):
         lengths_are_final: bool = False,
         dummy_slots: Sequence[int] = [0, 0],
     ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        seq_lens: Tensor,
+        token_ids: Tensor,
+        cu_seqlens: Tensor | None,
+        num_draft_tokens: Tensor | None,
+        backup_tokens: Tensor | None,
+        max_context_len: int,
+        lengths_are_final: bool = False,
+    ) -> list[Tensor]: ...
 
 class ApplyRotaryDefault(Protocol):
     def __call__(

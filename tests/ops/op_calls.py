@@ -125,6 +125,10 @@ def call_steps(tables):
         backup_tokens=torch.tensor([8, 9]),
         hidden_states=hidden,
     )
+    offsets, guesses = torch.tensor([0, WIDTH, TOKENS], dtype=torch.int32), torch.tensor([WIDTH - 1, WIDTH - 1])
+    torch.ops.dsv4_npu_ops.advance_step.samples(
+        lengths, samples, offsets, guesses, torch.tensor([8, 9]), CONTEXT, lengths_are_final=True
+    )
 
 
 def call_drafts_apart(cos):

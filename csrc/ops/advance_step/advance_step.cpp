@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "torch/check.h"
+#include "torch/empty_tensors.h"
 
 namespace dsv4 {
 namespace {
@@ -193,6 +194,18 @@ AdvanceStepParams check_advance_step(const AdvanceArguments& a, AdvanceTensors& 
     return p;
 }
 
+std::vector<at::Tensor> new_sample_buffers(const at::Tensor& seq_lens, const at::Tensor& token_ids) {
+    check::dim(kOp, "seq_lens", seq_lens, 1);
+    check::dim(kOp, "token_ids", token_ids, 2);
+    check::integer(kOp, "token_ids", token_ids);
+    // Numbers of dtypes: torch/empty_tensors.cpp.
+    constexpr int64_t int32 = 0, int64 = 1;
+    const int64_t rows = seq_lens.size(0);
+    return empty_tensors(
+        {2, token_ids.scalar_type() == at::kLong ? int64 : int32, rows, 2, int32, rows, 2, int64, rows, 2, int32, rows},
+        seq_lens.device());
+}
+
 TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {
     m.def(
         "advance_step(Tensor[] tables, int[] addressing, Tensor? req_pool_indices, Tensor seq_lens,"
@@ -201,6 +214,9 @@ TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {
         " Tensor(c!)? next_token_ids, Tensor(d!)? positions, Tensor(e!)? out_full_loc, Tensor(f!)? out_swa_loc,"
         " Tensor(g!)? sampled_index, Tensor(h!)? next_hidden_states=None, Tensor(i!)? valid_counts=None,"
         " Tensor(j!)? rejected_lens=None, bool lengths_are_final=False, int[] dummy_slots=[0, 0]) -> ()");
+    m.def(
+        "advance_step.samples(Tensor seq_lens, Tensor token_ids, Tensor? cu_seqlens, Tensor? num_draft_tokens,"
+        " Tensor? backup_tokens, int max_context_len, bool lengths_are_final=False) -> Tensor[]");
 }
 
 }  // namespace dsv4

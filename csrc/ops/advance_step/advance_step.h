@@ -42,6 +42,11 @@ struct AdvanceArguments {
 // Checks every argument but the values in tensors, and keeps the tensors beside the fields that `tensors` has already.
 AdvanceStepParams check_advance_step(const AdvanceArguments& arguments, AdvanceTensors& tensors);
 
+// Buffers of what is said of samples alone: next tokens, samples of each row, index of the last input kept, inputs
+// rejected; and the fields that they are.
+std::vector<at::Tensor> new_sample_buffers(const at::Tensor& seq_lens, const at::Tensor& token_ids);
+constexpr int32_t kSampleFields[] = {kAdvancedTokens, kAdvancedCounts, kAdvancedSampled, kAdvancedRejected};
+
 using AdvancedField = const std::optional<at::Tensor>&;
 
 // Registers the op over a backend's run(params, tensors).
@@ -70,6 +75,25 @@ void register_advance_step(torch::Library& library) {
                 tensors);
             run(p, tensors);
         });
+    library.impl("advance_step.samples",
+                 [](const at::Tensor& seq_lens, const at::Tensor& token_ids, const std::optional<at::Tensor>& cu_seqlens,
+                    const std::optional<at::Tensor>& num_draft_tokens, const std::optional<at::Tensor>& backup_tokens,
+                    int64_t max_context_len, bool lengths_are_final) {
+                     std::vector<at::Tensor> made = new_sample_buffers(seq_lens, token_ids);
+                     AdvanceTensors tensors;
+                     for (size_t i = 0; i < made.size(); ++i) {
+                         tensors.fields[kSampleFields[i]] = made[i];
+                     }
+                     constexpr int64_t no_pools[kNumPools] = {};
+                     constexpr int64_t no_slots[] = {0, 0};
+                     const std::optional<at::Tensor> none;
+                     const AdvanceStepParams p = check_advance_step(
+                         {{}, no_pools, none, seq_lens, none, token_ids, cu_seqlens, num_draft_tokens, backup_tokens,
+                          none, token_ids.size(1), max_context_len, lengths_are_final, no_slots},
+                         tensors);
+                     run(p, tensors);
+                     return made;
+                 });
 }
 
 }  // namespace dsv4

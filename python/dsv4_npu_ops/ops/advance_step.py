@@ -146,3 +146,10 @@ def _width(token_ids: Tensor, num_draft_tokens: int | None, cu_seqlens: Tensor |
 
 
 fake_kernel("advance_step")(writes_only)
+
+
+@fake_kernel("advance_step.samples")
+def _(seq_lens: Tensor, token_ids: Tensor, *arguments: object, **named: object) -> list[Tensor]:
+    rows = seq_lens.shape[0]
+    dtypes = token_ids.dtype, torch.int32, torch.int64, torch.int32
+    return [torch.empty(rows, dtype=dtype, device=seq_lens.device) for dtype in dtypes]

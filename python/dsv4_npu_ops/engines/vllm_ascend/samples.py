@@ -15,9 +15,7 @@ from torch import Tensor
 from dsv4_npu_ops.engines.hooks import Hook, Unexpected
 from dsv4_npu_ops.engines.shadow import compare
 from dsv4_npu_ops.engines.vllm_ascend.instances import instance
-from dsv4_npu_ops.layout import AdvancedStep, RequestTables
 from dsv4_npu_ops.layout.kv_layout import INT32_MAX
-from dsv4_npu_ops.ops import advance_step
 from dsv4_npu_ops.ops.bound_call import BoundCall
 
 _RUNNER = "vllm_ascend.worker.model_runner_v1.NPUModelRunner"
@@ -92,9 +90,9 @@ def prepare_next_token_ids_padded(
     if num_discarded_requests > 0:
         backups = _backup_tokens(self, requests, gpu_input_batch, samples.shape[0]).to(samples.dtype)
         samples = samples.index_fill(0, discard_request_indices[:num_discarded_requests], -1)
-    tokens, counts, indices, rejected = _advance(self.__dict__.get(_ROUND), samples, backups, num_discarded_requests)
-    if indices is not None and rejected is not None:
-        setattr(self, _JUDGED, _Judged(counts, indices, rejected))
+    tokens, counts, *of_round = _advance(self.__dict__.get(_ROUND), samples, backups, num_discarded_requests)
+    if of_round:
+        setattr(self, _JUDGED, _Judged(counts, *of_round))
     return tokens, counts
 
 
@@ -111,59 +109,27 @@ def _backup_tokens(self: Any, requests: dict[str, Any], batch: Any, rows: int) -
 
 
 @cache
-def _no_tables() -> RequestTables:
-    return RequestTables.of({}, max_context_len=INT32_MAX)
-
-
-_CHANGING = (
-    "seq_lens",
-    "token_ids",
-    "cu_seqlens",
-    "num_draft_tokens",
-    "backup_tokens",
-    "next_token_ids",
-    "valid_counts",
-    "sampled_index",
-    "rejected_lens",
-)
-"""What each call of ``_of_rounds`` brings, in its order."""
-
-
-@cache
-def _of_rounds(width: int) -> BoundCall:
-    """``advance_step`` of samples ``[B, width]``, in rows whose lengths count the step's tokens."""
-    op = torch.ops.dsv4_npu_ops.advance_step.default
-    names = [argument.name for argument in op._schema.arguments]
+def _samples(lengths_are_final: bool) -> BoundCall:
+    """The op of all samples: what it is called with changes from call to call, but for two numbers."""
     some = torch.empty(0, dtype=torch.int32)
-    tables, addressing = _no_tables().op_token_pools
-    fixed = {"tables": tables, "addressing": addressing, "width": width, "max_context_len": INT32_MAX}
-    given = dict.fromkeys(names) | dict.fromkeys(_CHANGING, some) | fixed
-    given |= {"lengths_are_final": True, "dummy_slots": [0, 0]}
-    return BoundCall("advance_step", list(given.values()), [names.index(name) for name in _CHANGING])
+    tensors = [some, some, None, None, None]
+    return BoundCall("advance_step__samples", (*tensors, INT32_MAX, lengths_are_final), range(len(tensors)))
 
 
-def _advance(
-    round_of: Any, samples: Tensor, backups: Tensor | None, discarded: int
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+def _advance(round_of: Any, samples: Tensor, backups: Tensor | None, discarded: int) -> list[Tensor]:
     """Next tokens and counts of valid samples; of a round that is known, also sample indices and rejected tokens."""
     rows = samples.shape[0]
-    tokens, counts = samples.new_empty(rows), samples.new_empty(rows, dtype=torch.int32)
     if round_of is None or round_of[1].num_reqs != rows:
         # Rows of which only the samples are looked at: any length does.
-        out = AdvancedStep(token_ids=tokens, valid_counts=counts)
         lengths = torch.ones(rows, dtype=torch.int32, device=samples.device)
-        advance_step(_no_tables(), None, lengths, None, samples, backup_tokens=backups, out=out)
-        return tokens, counts, None, None
+        return _samples(False).run(lengths, samples, None, None, backups)[:2]
     speculative, common = round_of
-    indices, rejected = samples.new_empty(rows, dtype=torch.int64), samples.new_empty(rows, dtype=torch.int32)
     drafts = None
     if discarded or 0 in speculative.num_draft_tokens:
         ends = speculative.cu_num_draft_tokens
         drafts = torch.diff(ends, prepend=ends.new_zeros(1))
-    lengths, offsets = _first(common.seq_lens, rows), _first(common.query_start_loc, rows + 1)
-    call = _of_rounds(samples.shape[1])
-    call.run(lengths, samples, offsets, drafts, backups, tokens, counts, indices, rejected)
-    return tokens, counts, indices, rejected
+    offsets = _first(common.query_start_loc, rows + 1)
+    return _samples(True).run(_first(common.seq_lens, rows), samples, offsets, drafts, backups)
 
 
 def _first(values: Tensor, count: int) -> Tensor:
@@ -187,8 +153,8 @@ def shadow_prepare_next_token_ids_padded(
     samples = sampled_token_ids.index_fill(0, discard_request_indices[:num_discarded_requests], -1)
     backups = self.backup_next_token_ids.gpu[: samples.shape[0]]
 
-    def again() -> tuple[Tensor, ...]:
-        return _advance(None, samples, backups, num_discarded_requests)[:2]
+    def again() -> list[Tensor]:
+        return _advance(None, samples, backups, num_discarded_requests)
 
     tokens, counts = again()
     compare(

@@ -183,6 +183,8 @@ inline const Op<void(Tensors, Integers, MaybeTensor, Tensor, MaybeTensor, Tensor
                      MaybeTensor, int64_t, int64_t, MaybeTensor, MaybeTensor, MaybeTensor, MaybeTensor, MaybeTensor,
                      MaybeTensor, MaybeTensor, MaybeTensor, MaybeTensor, MaybeTensor, bool, Integers)>
     advance_step{"dsv4_npu_ops::advance_step", ""};
+inline const Op<std::vector<at::Tensor>(Tensor, Tensor, MaybeTensor, MaybeTensor, MaybeTensor, int64_t, bool)>
+    advance_step_samples{"dsv4_npu_ops::advance_step", "samples"};
 inline const Op<void(MaybeTensor, MaybeTensor, Tensor, Tensor, bool)> apply_rotary{"dsv4_npu_ops::apply_rotary", ""};
 inline const Op<at::Tensor(Tensor, int64_t)> c4_slots_from_full{"dsv4_npu_ops::c4_slots_from_full", ""};
 inline const Op<void(Tensor, Tensor)> c4_slots_from_full_out{"dsv4_npu_ops::c4_slots_from_full", "out"};
@@ -241,10 +243,11 @@ inline size_t check_all() {
         (ops.handle(), ...);
         return sizeof...(ops);
     };
-    return check(advance_step, apply_rotary, c4_slots_from_full, c4_slots_from_full_out, compressor_metadata,
-                 draft_steps, draft_steps_apart, empty_tensors, extend_from_lists, extend_from_lists_needs,
-                 map_full_to_swa, payload_spans, release_pages, reserve_extend, rope_gather, rope_gather_out,
-                 rope_tables, rope_tables_out, share_pages, step, step_new, step_sizes, token_slots, write_req_tables);
+    return check(advance_step, advance_step_samples, apply_rotary, c4_slots_from_full, c4_slots_from_full_out,
+                 compressor_metadata, draft_steps, draft_steps_apart, empty_tensors, extend_from_lists,
+                 extend_from_lists_needs, map_full_to_swa, payload_spans, release_pages, reserve_extend, rope_gather,
+                 rope_gather_out, rope_tables, rope_tables_out, share_pages, step, step_new, step_sizes, token_slots,
+                 write_req_tables);
 }
 
 }  // namespace dsv4_npu_ops
