@@ -39,7 +39,7 @@ class ApartLoops {
     __aicore__ inline void kv_lens(int64_t step) {
         out_.begin(at(memory_.steps[step].kv_lens), own_.begin);
         for (int64_t entry = own_.begin; entry < own_.end; ++entry) {
-            const bool counts = entry < steps_.num_requests && is_request(length(entry), steps_);
+            const bool counts = entry < steps_.num_requests && counts_keys(length(entry));
             const int64_t seq_len =
                 counts ? integer(at(memory_.seq_lens), p_.keys_are_int64, steps_.num_requests, entry) : 0;
             out_.push(counts ? static_cast<int32_t>(counted_keys(seq_len, step, steps_)) : 0);
@@ -73,7 +73,7 @@ class ApartLoops {
   private:
     __aicore__ inline int64_t length(int64_t entry) const {
         return length_behind(
-            integer(at(memory_.last_positions), steps_.length_is_int64, steps_.num_requests, entry));
+            integer(at(memory_.last_positions), steps_.length_is_int64, steps_.num_requests, entry), steps_);
     }
 
     __aicore__ inline int64_t start(int64_t entry) const {

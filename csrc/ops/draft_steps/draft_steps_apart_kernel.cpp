@@ -98,7 +98,7 @@ class DraftsApartKernel {
             order<HardEvent::MTE2_S>();
         }
         for (uint32_t lane = 0; lane < lanes; ++lane) {
-            const bool counts = lane < owned && is_request(tile_.length_of(lane), p_.steps);
+            const bool counts = lane < owned && counts_keys(tile_.length_of(lane));
             counts_.SetValue(lane, counts ? static_cast<int32_t>(seq_lens_.get(lane)) : none);
         }
         order<HardEvent::S_V>();

@@ -141,12 +141,10 @@ Starts scan_apart(const DraftsApartArguments& a, const DraftStepsParams& p) {
     const cpu::IntegerInput last_positions(a.last_positions);
     Starts starts(p.num_entries, p.max_context_len);
     for (int64_t i = 0; i < p.num_requests; ++i) {
-        const int64_t length = length_behind(last_positions[i]);
+        const int64_t length = length_behind(last_positions[i], p);
         const int32_t fault = draft_fault(length, i, p);
         TORCH_CHECK_VALUE(fault != kNegativeLength, "draft_steps: last_positions[", i, "] is ", last_positions[i],
                           ", expected at least -1 (padding)");
-        TORCH_CHECK_VALUE(fault != kBeyondContext, "draft_steps: last_positions[", i, "] is ", last_positions[i],
-                          ", expected less than ", p.max_context_len, " (max_context_len)");
         starts[i] = draft_start(length, fault, p);
     }
     return starts;
@@ -178,7 +176,7 @@ void write_keys(const DraftsApartArguments& a, const DraftsApartParams& p, int64
     const cpu::IntegerInput last_positions(a.last_positions);
     int32_t* keys = a.kv_lens[step].mutable_data_ptr<int32_t>();
     for (int64_t i = 0; i < p.steps.num_requests; ++i) {
-        keys[i] = is_request(length_behind(last_positions[i]), p.steps)
+        keys[i] = counts_keys(length_behind(last_positions[i], p.steps))
                       ? static_cast<int32_t>(counted_keys(seq_lens[i], step, p.steps))
                       : 0;
     }

@@ -119,13 +119,14 @@ DSV4_HOST_DEVICE constexpr int64_t draft_position(int64_t start, int64_t step, c
 // A draft sees itself and all before; a dummy says 1, since attention kernels reject 0.
 DSV4_HOST_DEVICE constexpr int64_t draft_kv_len(int64_t position) { return position + 1; }
 
-// A request's length from the position of its newest token; -1 is padding.
-DSV4_HOST_DEVICE constexpr int64_t length_behind(int64_t last_position) { return last_position + 1; }
-
-// Whether a request's keys are counted, where lengths are those behind positions.
-DSV4_HOST_DEVICE constexpr bool is_request(int64_t length, const DraftStepsParams& p) {
-    return length > 0 && length <= p.max_context_len;
+// A request's length from the position of its newest token. Where that lies behind the context there are no drafts, as
+// at its end.
+DSV4_HOST_DEVICE constexpr int64_t length_behind(int64_t last_position, const DraftStepsParams& p) {
+    return min_of<int64_t>(last_position + 1, p.max_context_len);
 }
+
+// Whether a request of this length is one, and no padding, where keys are counted from lengths of their own.
+DSV4_HOST_DEVICE constexpr bool counts_keys(int64_t length) { return length > 0; }
 
 // Keys of a draft where they are counted from a length of their own; behind the context they count from 1 again.
 DSV4_HOST_DEVICE constexpr int64_t counted_keys(int64_t seq_len, int64_t step, const DraftStepsParams& p) {

@@ -90,7 +90,7 @@ class DraftTile {
 
     // Of a request of the tile.
     __aicore__ inline int64_t length_of(uint32_t row) const {
-        return from_positions ? length_behind(lengths_.get(row)) : lengths_.get(row);
+        return from_positions ? length_behind(lengths_.get(row), p_) : lengths_.get(row);
     }
 
   private:

@@ -117,7 +117,8 @@ class DraftStepsApart:
 
     Args:
         block_table: ``[rows, columns]`` int32 or int64, with room for ``max_context_len``; 0 or less is no block.
-        last_positions: ``[B]`` int32 or int64 positions of the newest tokens; -1 is padding.
+        last_positions: ``[B]`` int32 or int64 positions of the newest tokens; -1 is padding, and at
+            ``max_context_len`` or beyond there are only dummies.
         seq_lens: ``[B]`` int32 or int64: step j has j + 1 keys more, which count from 1 again behind the context.
         rope: cosines, sines ``[max_pos, D]`` of up to two bases, alike, contiguous, of at least ``max_context_len``
             rows.
