@@ -7,7 +7,7 @@ import torch
 
 from dsv4_npu_ops.engines import hooks
 from engines.vllm_ascend.proposers import EAGER, FULL, Round, drafted_batch, proposer_of, run_stack
-from engines.vllm_ascend.world import Limits, World, cann, differences, never, ours, snapshot
+from engines.vllm_ascend.world import Limits, World, cann, differences, never, ours, snapshot, va
 
 
 @pytest.fixture(autouse=True)
@@ -37,16 +37,42 @@ def test_steps_of_a_draft(mode, near_the_end, seed):
         theirs = [snapshot(step) for step in run_stack(both[0], common, kept, entries, mode)]
         their_calls = list(cann.calls)
         cann.calls.clear()
+        for buffer in spec_rope_buffers():  # which both drafters share
+            buffer.fill_(-7)
         with ours():
             mine = [snapshot(step) for step in run_stack(both[1], common, kept, entries, mode)]
         for d, (a, b) in enumerate(zip(theirs, mine, strict=True)):
             assert not list(differences(without_padding(a, rows), without_padding(b, rows), f"step {d}"))
         assert cann.calls == their_calls
         if mode is FULL:
-            # What a captured graph reads of them; behind that lies what a larger draft has left.
-            for name, read in (("seq_lens_group", entries), ("query_start_loc_group", entries + 1)):
-                pairs = zip(getattr(both[0], name)[1:], getattr(both[1], name)[1:], strict=True)
-                assert all(torch.equal(a[:read], b[:read]) for a, b in pairs), name
+            assert_published(both, mine, rows, entries)
+
+
+def spec_rope_buffers():
+    """Where captured graphs read RoPE rows of drafts: cosines and sines by step, of every table and group."""
+    kept = va.rope._ROPE_STATE.spec_runtime_buffer
+    return [buffer for groups in kept.values() for pair in groups.values() for of_steps in pair for buffer in of_steps]
+
+
+def assert_published(both, steps, rows, entries):
+    """Steps stand where a captured graph reads them. Behind that lies what a larger draft has left."""
+    lists = [
+        (
+            drafter.seq_lens_group[1:],
+            drafter.query_start_loc_group[1:],
+            builder.spec_slot_mapping,
+            builder.spec_sas_metadata,
+        )
+        for drafter in both
+        for builder in [drafter.draft_attn_groups[0].get_metadata_builder()]
+    ]
+    for theirs, ours_, read in zip(*lists, (entries, entries + 1, entries, 1024), strict=True):
+        assert all(torch.equal(a[:read], b[:read]) for a, b in zip(theirs, ours_, strict=True))
+    buffers = va.rope._ROPE_STATE.spec_runtime_buffer
+    for d, step in enumerate(steps):
+        for name, i in (("cos", 0), ("sin", 1)):
+            for (key, group), values in step[name].items():
+                assert torch.equal(buffers[key][group][i][d][:rows], values[:rows])
 
 
 @pytest.mark.parametrize("seed", range(40))
