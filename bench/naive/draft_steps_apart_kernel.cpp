@@ -72,8 +72,8 @@ class ApartLoops {
 
   private:
     __aicore__ inline int64_t length(int64_t entry) const {
-        return length_behind(
-            integer(at(memory_.last_positions), steps_.length_is_int64, steps_.num_requests, entry), steps_);
+        return length_behind(integer(at(memory_.last_positions), steps_.length_is_int64, steps_.num_requests, entry),
+                             steps_);
     }
 
     __aicore__ inline int64_t start(int64_t entry) const {

@@ -76,9 +76,9 @@ void register_advance_step(torch::Library& library) {
             run(p, tensors);
         });
     library.impl("advance_step.samples",
-                 [](const at::Tensor& seq_lens, const at::Tensor& token_ids, const std::optional<at::Tensor>& cu_seqlens,
-                    const std::optional<at::Tensor>& num_draft_tokens, const std::optional<at::Tensor>& backup_tokens,
-                    int64_t max_context_len, bool lengths_are_final) {
+                 [](const at::Tensor& seq_lens, const at::Tensor& token_ids,
+                    const std::optional<at::Tensor>& cu_seqlens, const std::optional<at::Tensor>& num_draft_tokens,
+                    const std::optional<at::Tensor>& backup_tokens, int64_t max_context_len, bool lengths_are_final) {
                      std::vector<at::Tensor> made = new_sample_buffers(seq_lens, token_ids);
                      AdvanceTensors tensors;
                      for (size_t i = 0; i < made.size(); ++i) {
@@ -87,10 +87,10 @@ void register_advance_step(torch::Library& library) {
                      constexpr int64_t no_pools[kNumPools] = {};
                      constexpr int64_t no_slots[] = {0, 0};
                      const std::optional<at::Tensor> none;
-                     const AdvanceStepParams p = check_advance_step(
-                         {{}, no_pools, none, seq_lens, none, token_ids, cu_seqlens, num_draft_tokens, backup_tokens,
-                          none, token_ids.size(1), max_context_len, lengths_are_final, no_slots},
-                         tensors);
+                     const AdvanceArguments arguments{
+                         at::TensorList(), no_pools, none, seq_lens, none, token_ids, cu_seqlens, num_draft_tokens,
+                         backup_tokens, none, token_ids.size(1), max_context_len, lengths_are_final, no_slots};
+                     const AdvanceStepParams p = check_advance_step(arguments, tensors);
                      run(p, tensors);
                      return made;
                  });

@@ -109,8 +109,8 @@ class DraftRope {
         }
         const uint64_t from = static_cast<uint64_t>(draft_rope_halves(start + step, p_));
         for (uint32_t table = 0; table < 2; ++table) {
-            load_rows(tile(table, area_row), tables_[table][from], static_cast<uint32_t>(live),
-                      row_, 0, area_rows * pitch_);
+            load_rows(tile(table, area_row), tables_[table][from], static_cast<uint32_t>(live), row_, 0,
+                      area_rows * pitch_);
         }
     }
 

@@ -136,7 +136,7 @@ void check_count(const char* name, at::TensorList tensors, int64_t expected, con
 
 // Tensors of a list, all of one dtype and shape. Names are made for what is wrong alone.
 void check_alike(const char* name, at::TensorList tensors, at::ScalarType dtype, at::IntArrayRef shape,
-                   const at::Tensor& seq_lens) {
+                 const at::Tensor& seq_lens) {
     for (size_t i = 0; i < tensors.size(); ++i) {
         const at::Tensor& tensor = tensors[i];
         if (tensor.scalar_type() != dtype || tensor.device() != seq_lens.device() || tensor.sizes() != shape ||
@@ -163,13 +163,13 @@ void check_blocks(const DraftsApartArguments& a, DraftStepsParams& p) {
     check::integer(kOp, "block_table", table);
     check::same_device(kOp, "block_table", table, "seq_lens", a.seq_lens);
     check::contiguous_rows(kOp, "block_table", table);
-    TORCH_CHECK_VALUE(a.block_size <= kInt32Max && is_power_of_two(a.block_size), kOp, ": block_size is ",
-                      a.block_size, ", expected a power of two within int32");
+    TORCH_CHECK_VALUE(a.block_size <= kInt32Max && is_power_of_two(a.block_size), kOp, ": block_size is ", a.block_size,
+                      ", expected a power of two within int32");
     TORCH_CHECK_VALUE(table.size(0) >= p.num_requests && table.size(0) <= kInt32Max, kOp, ": block_table has ",
                       table.size(0), " rows, expected at least ", p.num_requests, " (requests)");
     TORCH_CHECK_VALUE(table.size(1) >= ceil_div(p.max_context_len, a.block_size) && table.size(1) <= kInt32Max, kOp,
-                      ": block_table has ", table.size(1), " columns of ", a.block_size,
-                      " slots, expected room for ", p.max_context_len, " (max_context_len)");
+                      ": block_table has ", table.size(1), " columns of ", a.block_size, " slots, expected room for ",
+                      p.max_context_len, " (max_context_len)");
     PoolAddress& pool = p.pools[kFull];
     pool.kind = kPages;
     pool.page_shift = static_cast<int8_t>(log2_of(a.block_size));
@@ -185,15 +185,13 @@ void check_bases(const DraftsApartArguments& a, DraftsApartParams& p) {
     TORCH_CHECK_VALUE(a.rope.size() % 2 == 0 && a.rope.size() <= 2 * kMaxDraftBases, kOp, ": rope has ", a.rope.size(),
                       " tensors, expected cosines and sines of up to ", kMaxDraftBases, " bases");
     p.num_bases = static_cast<int32_t>(a.rope.size() / 2);
-    check_count("rope_rows", a.rope_rows, static_cast<int64_t>(a.rope.size()) * p.steps.num_steps,
-                "rope and steps");
+    check_count("rope_rows", a.rope_rows, static_cast<int64_t>(a.rope.size()) * p.steps.num_steps, "rope and steps");
     if (p.num_bases == 0) {
         return;
     }
     check_first_rope("rope[0]", a.rope[0], p.steps);
     check_alike("rope", a.rope, a.rope[0].scalar_type(), a.rope[0].sizes(), a.seq_lens);
-    check_alike("rope_rows", a.rope_rows, a.rope[0].scalar_type(), {p.steps.num_entries, p.steps.rope_dim},
-                  a.seq_lens);
+    check_alike("rope_rows", a.rope_rows, a.rope[0].scalar_type(), {p.steps.num_entries, p.steps.rope_dim}, a.seq_lens);
 }
 
 }  // namespace

@@ -72,9 +72,9 @@ void register_drafts_apart(torch::Library& library) {
                  [](const at::Tensor& block_table, const at::Tensor& last_positions, const at::Tensor& seq_lens,
                     at::TensorList rope, int64_t block_size, int64_t max_context_len, int64_t dummy_slot,
                     at::TensorList slots, at::TensorList kv_lens, at::TensorList cu_seqlens, at::TensorList rope_rows) {
-                     const DraftsApartArguments arguments{block_table,     last_positions, seq_lens, rope,
-                                                          block_size,      max_context_len, dummy_slot, slots,
-                                                          kv_lens,         cu_seqlens,      rope_rows};
+                     const DraftsApartArguments arguments{block_table, last_positions,  seq_lens,   rope,
+                                                          block_size,  max_context_len, dummy_slot, slots,
+                                                          kv_lens,     cu_seqlens,      rope_rows};
                      run(check_drafts_apart(arguments), arguments);
                  });
 }

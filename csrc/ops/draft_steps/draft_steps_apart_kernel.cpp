@@ -12,10 +12,9 @@ class RowsApart {
 
     // Of table 0 or 1 in a step, from an entry on.
     __aicore__ inline GlobalTensor<int16_t> from(uint32_t table, uint32_t step, int64_t entry) const {
-        const DraftStepAddresses& rows = steps_[step];
-        return global<int16_t>(at(table == 0 ? rows.cos[base_] : rows.sin[base_]),
-                              static_cast<uint64_t>(draft_rope_halves(p_.num_entries, p_)))
-            [static_cast<uint64_t>(draft_rope_halves(entry, p_))];
+        const uint64_t address = table == 0 ? steps_[step].cos[base_] : steps_[step].sin[base_];
+        const uint64_t halves = static_cast<uint64_t>(draft_rope_halves(p_.num_entries, p_));
+        return global<int16_t>(at(address), halves)[static_cast<uint64_t>(draft_rope_halves(entry, p_))];
     }
 
   private:

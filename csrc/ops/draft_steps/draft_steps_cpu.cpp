@@ -95,8 +95,8 @@ struct Buffers {
 };
 
 // Entries [begin, end) of every step.
-void write_entries(int64_t begin, int64_t end, const ScannedDrafts& drafts, const DraftSlots& slots, const Tables& tables,
-                   const Buffers& out, const DraftStepsParams& p) {
+void write_entries(int64_t begin, int64_t end, const ScannedDrafts& drafts, const DraftSlots& slots,
+                   const Tables& tables, const Buffers& out, const DraftStepsParams& p) {
     const int64_t row_bytes = p.rope_dim * p.rope_bytes;
     for (int64_t step = 0; step < p.num_steps; ++step) {
         int64_t request = draft_request(begin, p);
@@ -129,9 +129,8 @@ void run(const DraftStepsParams& p, const DraftStepsTensors& t) {
                           t.kv_lens.mutable_data_ptr<int32_t>(), static_cast<char*>(t.cos.mutable_data_ptr()),
                           static_cast<char*>(t.sin.mutable_data_ptr())};
     const int64_t entries_per_thread = cpu::rows_per_thread(kBytesPerThread, draft_entry_bytes(p));
-    at::parallel_for(0, p.num_entries, entries_per_thread, [&](int64_t begin, int64_t end) {
-        write_entries(begin, end, drafts, slots, tables, buffers, p);
-    });
+    at::parallel_for(0, p.num_entries, entries_per_thread,
+                     [&](int64_t begin, int64_t end) { write_entries(begin, end, drafts, slots, tables, buffers, p); });
 }
 
 // Starts of all entries, dummies included.

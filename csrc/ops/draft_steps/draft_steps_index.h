@@ -204,8 +204,8 @@ DSV4_HOST_DEVICE constexpr int64_t draft_rope_pitch_bytes(const DraftStepsParams
     return ub_row_bytes(p.rope_dim * p.rope_bytes);
 }
 
-// What the form apart keeps beside a tile: 0, 1, .., where the halves of pairs lie, and a length and a number of keys of
-// each entry.
+// What the form apart keeps beside a tile: 0, 1, .., where the halves of pairs lie, and a length and a number of keys
+// of each entry.
 constexpr int64_t kPairElems = 2 * kMaxDraftTileEntries;
 constexpr int64_t kDraftsApartElems = 2 * kPairElems + kLaneElems + 3 * kMaxDraftTileEntries;
 

@@ -1,4 +1,5 @@
-// A tile of draft steps: what the requests own is fetched by MTE2, and V turns it into slots and positions of all steps.
+// A tile of draft steps: what the requests own is fetched by MTE2, and V turns it into slots and positions of all
+// steps.
 #pragma once
 
 #include "device/errors.h"
