@@ -149,23 +149,20 @@ Starts scan_apart(const DraftsApartArguments& a, const DraftStepsParams& p) {
     return starts;
 }
 
-void write_slots(const DraftsApartArguments& a, const DraftsApartParams& p, const Starts& starts, int64_t step) {
+void write_slots(const cpu::PoolSlots& slots, const DraftsApartArguments& a, const DraftsApartParams& p,
+                 const Starts& starts, int64_t step) {
     const DraftStepsParams& steps = p.steps;
-    const cpu::IntegerInput blocks(a.block_table);
-    const PoolAddress& pool = steps.pools[kFull];
-    int32_t* slots = a.slots[step].mutable_data_ptr<int32_t>();
+    const int32_t page_shift = steps.pools[steps.pool].page_shift;
+    int32_t* out = a.slots[step].mutable_data_ptr<int32_t>();
     for (int64_t entry = 0; entry < steps.num_entries; ++entry) {
-        int64_t slot = steps.dummy_slot;
-        if (step < live_steps(starts[entry], steps)) {
-            const int64_t position = starts[entry] + step;
-            const int64_t block = blocks[page_entry_elems(entry, page_of(position, pool.page_shift), pool)];
-            slot = block > 0 ? slot_of(block, position, pool.page_shift) : steps.dummy_slot;
-        }
+        const bool live = step < live_steps(starts[entry], steps);
+        const int64_t found = live ? slots.slot(steps.pool, entry, starts[entry] + step) : cpu::kNoSlot;
+        const int64_t slot = found == cpu::kNoSlot ? steps.dummy_slot : found;
         if (p.pairs != 0) {
-            *slots++ = static_cast<int32_t>(page_of(slot, pool.page_shift));
-            *slots++ = static_cast<int32_t>(offset_in_page(slot, pool.page_shift));
+            *out++ = static_cast<int32_t>(page_of(slot, page_shift));
+            *out++ = static_cast<int32_t>(offset_in_page(slot, page_shift));
         } else {
-            *slots++ = static_cast<int32_t>(slot);
+            *out++ = static_cast<int32_t>(slot);
         }
     }
 }
@@ -201,11 +198,14 @@ void write_rope(const DraftsApartArguments& a, const DraftsApartParams& p, const
 // A thread takes whole steps.
 void run_apart(const DraftsApartParams& p, const DraftsApartArguments& a) {
     const Starts starts = scan_apart(a, p.steps);
+    std::array<at::Tensor, kNumPools> tables;
+    tables[p.steps.pool] = a.block_table;
+    const cpu::PoolSlots slots(p.steps.pools, tables);
     const int64_t step_bytes = 2 * p.num_bases * p.steps.num_entries * p.steps.rope_dim * p.steps.rope_bytes;
     at::parallel_for(0, p.steps.num_steps, cpu::rows_per_thread(kBytesPerThread, step_bytes),
                      [&](int64_t begin, int64_t end) {
                          for (int64_t step = begin; step < end; ++step) {
-                             write_slots(a, p, starts, step);
+                             write_slots(slots, a, p, starts, step);
                              write_keys(a, p, step);
                              write_rope(a, p, starts, step);
                          }
