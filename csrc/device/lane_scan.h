@@ -17,14 +17,19 @@ class LaneScan {
     __aicore__ inline void init(const LocalTensor<int32_t>& iota, const LocalTensor<int32_t>& scratch) {
         iota_ = iota;
         scratch_ = scratch;
+        faults_ = scratch;
+        aux_ = scratch[kArea];
+        fresh_ = scratch[2 * kArea];
+        offsets_ = scratch[3 * kArea];
+        wide_offsets_ = scratch[4 * kArea];
     }
 
     // Starts on n rows, at least one.
     __aicore__ inline void begin(uint32_t n) {
         n_ = static_cast<int32_t>(n);
-        AscendC::Duplicate(faults(), int32_t{0}, static_cast<int32_t>(kLanes));
-        AscendC::Muls(offsets(4), iota_, int32_t{4}, n_ + 1);
-        AscendC::Muls(offsets(8), iota_, int32_t{8}, n_ + 1);
+        AscendC::Duplicate(faults_, int32_t{0}, static_cast<int32_t>(kLanes));
+        AscendC::Muls(offsets_, iota_, int32_t{4}, n_ + 1);
+        AscendC::Muls(wide_offsets_, iota_, int32_t{8}, n_ + 1);
         AscendC::PipeBarrier<PIPE_V>();
     }
 
@@ -35,7 +40,7 @@ class LaneScan {
 
     // Numbers that are not 0 are faults.
     __aicore__ inline void must_be_zero(const LocalTensor<int32_t>& values) const {
-        const LocalTensor<uint16_t> bits = faults().template ReinterpretCast<uint16_t>();
+        const LocalTensor<uint16_t> bits = faults_.template ReinterpretCast<uint16_t>();
         AscendC::Or(bits, bits, values.template ReinterpretCast<uint16_t>(), 2 * n_);
         AscendC::PipeBarrier<PIPE_V>();
     }
@@ -45,89 +50,91 @@ class LaneScan {
     __aicore__ inline void take_within(const LocalTensor<int32_t>& to, const LocalTensor<int32_t>& from,
                                        int64_t most) const {
         clamp(to, from, 0, most);
-        AscendC::Sub(aux(), from, to, n_);
+        AscendC::Sub(aux_, from, to, n_);
         AscendC::PipeBarrier<PIPE_V>();
-        must_be_zero(aux());
+        must_be_zero(aux_);
     }
 
     // The same where `live` is 1; 0 where it is 0.
     __aicore__ inline void take_live_within(const LocalTensor<int32_t>& to, const LocalTensor<int32_t>& from,
                                             const LocalTensor<int32_t>& live, int64_t most) const {
-        AscendC::Mul(fresh(), from, live, n_);
+        AscendC::Mul(fresh_, from, live, n_);
         AscendC::PipeBarrier<PIPE_V>();
-        take_within(to, fresh(), most);
+        take_within(to, fresh_, most);
     }
 
     // Numbers from 0 to `most`, as many entries after each row's own as `shift` says.
     __aicore__ inline void take(const LocalTensor<int32_t>& to, const RowValues& values, uint32_t shift,
                                 int64_t most) const {
         if (values.is_int64()) {
-            gather_words(fresh(), values, shift, 1);
-            must_be_zero(fresh());
+            gather_words(fresh_, values, shift, 1);
+            must_be_zero(fresh_);
         }
-        gather_words(fresh(), values, shift, 0);
-        take_within(to, fresh(), most);
+        gather_words(fresh_, values, shift, 0);
+        take_within(to, fresh_, most);
     }
 
     // The same where `live` is 1; 0 where it is 0, whatever stands there.
     __aicore__ inline void take_live(const LocalTensor<int32_t>& to, const RowValues& values,
-                                     const LocalTensor<int32_t>& live, int64_t most) const {
+                                     const LocalTensor<int32_t>& live, int64_t most, uint32_t shift = 0) const {
         if (values.is_int64()) {
-            gather_words(fresh(), values, 0, 1);
-            AscendC::Mul(fresh(), fresh(), live, n_);
+            gather_words(fresh_, values, shift, 1);
+            AscendC::Mul(fresh_, fresh_, live, n_);
             AscendC::PipeBarrier<PIPE_V>();
-            must_be_zero(fresh());
+            must_be_zero(fresh_);
         }
-        gather_words(fresh(), values, 0, 0);
-        take_live_within(to, fresh(), live, most);
+        gather_words(fresh_, values, shift, 0);
+        take_live_within(to, fresh_, live, most);
     }
 
     // Numbers from 0 to `most`, or negative ones, for which `live` becomes 0, else 1, and the number 0.
     __aicore__ inline void take_if_positive(const LocalTensor<int32_t>& to, const LocalTensor<int32_t>& live,
                                             const RowValues& values, int64_t most) const {
         gather_words(to, values, 0, 0);
-        clamp(aux(), to, -1, 0);
+        clamp(aux_, to, -1, 0);
         if (values.is_int64()) {
             // The high word has the sign, -1 or 0 once it is cut off, and no low word of a positive number has one.
             gather_words(live, values, 0, 1);
             clamp(live, live, -1, 1);
-            AscendC::Sub(aux(), aux(), live, n_);
+            AscendC::Sub(aux_, aux_, live, n_);
             AscendC::PipeBarrier<PIPE_V>();
-            AscendC::Mins(aux(), aux(), int32_t{0}, n_);
+            AscendC::Mins(aux_, aux_, int32_t{0}, n_);
             AscendC::PipeBarrier<PIPE_V>();
-            must_be_zero(aux());
+            must_be_zero(aux_);
             AscendC::Mins(live, live, int32_t{0}, n_);
             AscendC::PipeBarrier<PIPE_V>();
             AscendC::Adds(live, live, int32_t{1}, n_);
         } else {
-            AscendC::Adds(live, aux(), int32_t{1}, n_);
+            AscendC::Adds(live, aux_, int32_t{1}, n_);
         }
         AscendC::PipeBarrier<PIPE_V>();
         take_live_within(to, to, live, most);
     }
 
     // Where add_up() expects its numbers. Their sum and `before` together stay within int32.
-    __aicore__ inline LocalTensor<int32_t> addends() const { return sums(0)[kZeros]; }
+    __aicore__ inline LocalTensor<int32_t> addends() const { return zeros(0)[kZeros]; }
 
-    // to[i] = before + the sum of the first i addends, for n + 1 entries, which S reads; by doubling. Numbers less than 8 apart do not
-    // lie at 32-byte boundaries, so that V gathers them.
+    // to[i] = before + the sum of the first i addends, for n + 1 entries, which S reads; by doubling. Numbers less than
+    // 8 apart do not lie at 32-byte boundaries, so that V gathers them.
     __aicore__ inline void add_up(const LocalTensor<int32_t>& to, int64_t before) const {
-        AscendC::Duplicate(sums(0), int32_t{0}, static_cast<int32_t>(kZeros));
-        AscendC::Duplicate(sums(1), int32_t{0}, static_cast<int32_t>(kZeros));
+        // Behind zeros.
+        const LocalTensor<int32_t> from[2] = {zeros(0), zeros(1)};
+        const LocalTensor<int32_t> sums[2] = {from[0][kZeros], from[1][kZeros]};
+        AscendC::Duplicate(from[0], int32_t{0}, static_cast<int32_t>(kZeros));
+        AscendC::Duplicate(from[1], int32_t{0}, static_cast<int32_t>(kZeros));
         AscendC::PipeBarrier<PIPE_V>();
         uint32_t turn = 0;
         for (uint32_t distance = 1; distance < static_cast<uint32_t>(n_); distance *= 2) {
-            const LocalTensor<int32_t> from = sums(turn);
-            turn = 1 - turn;
             if (distance < static_cast<uint32_t>(kLaneElems)) {
-                gather(aux(), from, 4, (kZeros - distance) * 4, n_);
-                AscendC::Add(sums(turn)[kZeros], from[kZeros], aux(), n_);
+                gather(aux_, from[turn], 4, (kZeros - distance) * 4, n_);
+                AscendC::Add(sums[1 - turn], sums[turn], aux_, n_);
             } else {
-                AscendC::Add(sums(turn)[kZeros], from[kZeros], from[kZeros - distance], n_);
+                AscendC::Add(sums[1 - turn], sums[turn], from[turn][kZeros - distance], n_);
             }
             AscendC::PipeBarrier<PIPE_V>();
+            turn = 1 - turn;
         }
-        gather(to, sums(turn), 4, (kZeros - 1) * 4, n_ + 1);
+        gather(to, from[turn], 4, (kZeros - 1) * 4, n_ + 1);
         AscendC::Adds(to, to, static_cast<int32_t>(before), n_ + 1);
     }
 
@@ -137,14 +144,14 @@ class LaneScan {
         while (left / 2 >= n_ && left > kLaneElems) {
             left /= 2;
         }
-        const LocalTensor<uint16_t> bits = faults().template ReinterpretCast<uint16_t>();
+        const LocalTensor<uint16_t> bits = faults_.template ReinterpretCast<uint16_t>();
         while (left > kLaneElems) {
             left /= 2;
             AscendC::Or(bits, bits, bits[static_cast<uint32_t>(2 * left)], 2 * left);
             AscendC::PipeBarrier<PIPE_V>();
         }
         order<AscendC::HardEvent::V_S>();
-        const LocalTensor<int64_t> pairs = faults().template ReinterpretCast<int64_t>();
+        const LocalTensor<int64_t> pairs = faults_.template ReinterpretCast<int64_t>();
         int64_t fault = 0;
         for (uint32_t pair = 0; pair < static_cast<uint32_t>(kLaneElems) / 2; ++pair) {
             fault |= pairs.GetValue(pair);
@@ -158,14 +165,8 @@ class LaneScan {
     static constexpr uint32_t kZeros = kLanes / 2;  // in front of what is added up
     static constexpr uint32_t kOwn = 5;
 
-    __aicore__ inline LocalTensor<int32_t> faults() const { return scratch_; }
-    __aicore__ inline LocalTensor<int32_t> aux() const { return scratch_[kArea]; }
-    __aicore__ inline LocalTensor<int32_t> fresh() const { return scratch_[2 * kArea]; }  // not checked yet
-    // Of an element of `bytes` bytes: iota times that.
-    __aicore__ inline LocalTensor<int32_t> offsets(uint32_t bytes) const {
-        return scratch_[(bytes == 4 ? 3 : 4) * kArea];
-    }
-    __aicore__ inline LocalTensor<int32_t> sums(uint32_t turn) const {
+    // What is added up, in turns, begins behind zeros.
+    __aicore__ inline LocalTensor<int32_t> zeros(uint32_t turn) const {
         return scratch_[(kOwn + static_cast<uint32_t>(areas)) * kArea + turn * (kZeros + kArea)];
     }
 
@@ -179,7 +180,8 @@ class LaneScan {
 
     __aicore__ inline void gather(const LocalTensor<int32_t>& to, const LocalTensor<int32_t>& from, uint32_t elem_bytes,
                                   uint32_t base_bytes, int32_t elems) const {
-        AscendC::Gather(to, from, offsets(elem_bytes).template ReinterpretCast<uint32_t>(), base_bytes,
+        const LocalTensor<int32_t>& offsets = elem_bytes == 4 ? offsets_ : wide_offsets_;
+        AscendC::Gather(to, from, offsets.template ReinterpretCast<uint32_t>(), base_bytes,
                         static_cast<uint32_t>(elems));
         AscendC::PipeBarrier<PIPE_V>();
     }
@@ -191,6 +193,9 @@ class LaneScan {
         gather(to, values.words(), bytes, shift * bytes + word * 4, n_);
     }
 
+    LocalTensor<int32_t> faults_, aux_;
+    LocalTensor<int32_t> fresh_;                   // not checked yet
+    LocalTensor<int32_t> offsets_, wide_offsets_;  // iota times the bytes of an int32, and of an int64
     LocalTensor<int32_t> iota_, scratch_;
     int32_t n_ = 0;
 };
