@@ -67,6 +67,12 @@ DSV4_HOST_DEVICE constexpr int64_t slot_entry_elems(int64_t request, int64_t uni
     return request * a.row_elems + (unit + 1) * unit_columns(a) - 1;
 }
 
+// Entry of a table of either kind that holds the slot of `unit`, or its page.
+DSV4_HOST_DEVICE constexpr int64_t unit_entry_elems(int64_t request, int64_t unit, const PoolAddress& a) {
+    return a.kind == kPages ? page_entry_elems(request, page_of(unit, a.page_shift), a)
+                            : slot_entry_elems(request, unit, a);
+}
+
 DSV4_HOST_DEVICE constexpr int64_t slot_of_entry(int64_t entry, const PoolAddress& a) { return entry >> a.slot_shift; }
 
 DSV4_HOST_DEVICE constexpr int64_t page_ring_slot(int64_t base_slot, int32_t base_page_shift, const PoolAddress& a) {

@@ -14,7 +14,7 @@ import dsv4_npu_ops  # noqa: F401
 ROOT = Path(__file__).resolve().parents[2]
 
 TESTS = {
-    "advance_step": ["advance_step", "advance_step_errors"],
+    "advance_step": ["advance_step", "advance_step_errors", "advance_step_on_device"],
     "reserve_extend": ["page_segments"],
     "release_pages": ["page_segments"],
     "step": ["step", "step_wrappers", "step_on_device"],

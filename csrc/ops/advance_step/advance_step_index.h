@@ -178,11 +178,11 @@ DSV4_HOST_DEVICE constexpr int64_t valid_samples(int64_t num_samples, const Read
 
 constexpr int64_t kAdvanceChunkRows = 128;        // rows that are read and written at a time
 constexpr int64_t kHiddenTileHalves = 16 * 1024;  // 32 KB; a block has two tiles
-constexpr int64_t kSampleTileWords = 4096;        // 32-bit words of the samples that are read at a time
+constexpr int64_t kTokenTileWords = 4096;         // 32-bit words of the tokens that are read at a time
 constexpr int64_t kHalvesPerUbBlock = kUbBlockBytes / 2;
 constexpr int64_t kRowShare = 8;             // rows whose 32-bit outputs fill 32 bytes: neighbours do not meet in them
 constexpr int64_t kHiddenShareHalves = 256;  // 512 bytes
-constexpr int64_t kAdvanceRowNs = 250;       // of a row, beside its hidden states
+constexpr int64_t kAdvanceRowNs = 125;       // of a row, beside its hidden states
 
 // A block's rows of everything that has one entry a row.
 DSV4_HOST_DEVICE constexpr BlockShare advance_rows(const AdvanceStepParams& p, int64_t block, int64_t blocks) {
@@ -224,13 +224,17 @@ DSV4_HOST_DEVICE constexpr HiddenTile hidden_tile(const AdvanceStepParams& p, in
     return HiddenTile{row, offset, 1, halves, round_up<int64_t>(halves, kHalvesPerUbBlock)};
 }
 
-// Words of a row of samples in UB, and the rows that are read at a time.
-DSV4_HOST_DEVICE constexpr int64_t sample_pitch_words(const AdvanceStepParams& p) {
-    return round_up<int64_t>(int64_t{p.num_samples} * (p.token_is_int64 != 0 ? 2 : 1), kUbBlockBytes / 4);
+// 32-bit words of a token.
+DSV4_HOST_DEVICE constexpr int64_t token_words(const AdvanceStepParams& p) { return p.token_is_int64 != 0 ? 2 : 1; }
+
+// Entries of token_ids from one row to the next; 0 where rows say where theirs lie.
+DSV4_HOST_DEVICE constexpr int64_t token_columns(const AdvanceStepParams& p) {
+    return p.num_samples != 0 ? p.num_samples : p.width;
 }
 
-DSV4_HOST_DEVICE constexpr int64_t sample_tile_rows(const AdvanceStepParams& p) {
-    return kSampleTileWords / sample_pitch_words(p);
+// Whether a device reads all tokens of a chunk's rows, with one copy; otherwise the newest one of each.
+DSV4_HOST_DEVICE constexpr bool keeps_tokens(const AdvanceStepParams& p) {
+    return token_columns(p) != 0 && token_columns(p) <= kTokenTileWords / (kAdvanceChunkRows * token_words(p));
 }
 
 DSV4_HOST_DEVICE constexpr int64_t advance_blocks(const AdvanceStepParams& p, int64_t cores) {

@@ -15,8 +15,8 @@ void launch_advance_step(const AdvanceStepParams& p, const AdvanceTensors& t) {
         return;
     }
     check::device_pages(kOp, p.pools);
-    TORCH_CHECK_VALUE(p.num_samples == 0 || sample_tile_rows(p) > 0, kOp, ": token_ids has ", p.num_samples,
-                      " columns, expected at most ", kSampleTileWords / (p.token_is_int64 ? 2 : 1), " on a device");
+    TORCH_CHECK_VALUE(p.num_samples <= kTokenTileWords / token_words(p), kOp, ": token_ids has ", p.num_samples,
+                      " columns, expected at most ", kTokenTileWords / token_words(p), " on a device");
     npu::LaunchMemory memory;
     AdvanceStepAddresses at{};
     memory.add(t.tables, at.tables);
