@@ -25,18 +25,15 @@ struct Piece {
     int64_t unit;
     uint32_t units;
     uint32_t area;  // where the piece lies in the tile
-    bool starts_row;
 };
 
 class RowPieces {
   public:
-    // area_step: areas start at multiples of it, a power of two.
-    __aicore__ inline void start(const FlatRows& rows, const BlockShare& share, int64_t tile_units, int64_t area_step) {
+    __aicore__ inline void start(const FlatRows& rows, const BlockShare& share, int64_t tile_units) {
         rows_ = rows;
         entry_ = share.begin;
         end_ = share.end;
         tile_units_ = tile_units;
-        area_step_ = area_step;
         if (entry_ < end_) {
             row_ = first_row();
             row_end_ = prefix(row_ + 1);
@@ -54,10 +51,9 @@ class RowPieces {
             }
             const int64_t units = min_of<int64_t>(min_of(end_, row_end_) - entry_, tile_units_ - used_);
             pieces_[count_++] =
-                Piece{entry_, request_, unit_, static_cast<uint32_t>(units), static_cast<uint32_t>(used_), starts_row_};
+                Piece{entry_, request_, unit_, static_cast<uint32_t>(units), static_cast<uint32_t>(used_)};
             unit_ += units;
-            starts_row_ = false;
-            used_ += (units + area_step_ - 1) & -area_step_;
+            used_ += (units + kLaneElems - 1) & -kLaneElems;
             entry_ += units;
         }
         return count_ > 0;
@@ -86,7 +82,6 @@ class RowPieces {
         const uint32_t row = static_cast<uint32_t>(row_);
         request_ = rows_.requests.GetValue(row);
         unit_ = (rows_.starts.GetValue(row) >> rows_.unit_shift) + offset;
-        starts_row_ = offset == 0;
     }
 
     // Goes on to the row of the next entry, which is its first. Few rows complete a group, so that those without any
@@ -128,11 +123,9 @@ class RowPieces {
     int64_t row_end_ = 0;
     int64_t request_ = 0;
     int64_t unit_ = 0;  // of the next entry
-    bool starts_row_ = false;
     int64_t entry_ = 0;
     int64_t end_ = 0;
     int64_t tile_units_ = 0;
-    int64_t area_step_ = 1;
     Piece pieces_[kTilePieces];
     uint32_t count_ = 0;
     int64_t used_ = 0;

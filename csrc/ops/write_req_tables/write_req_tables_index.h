@@ -175,18 +175,13 @@ DSV4_HOST_DEVICE constexpr int64_t write_share(int32_t total, int64_t block, int
 }
 
 constexpr int64_t kWriteTileUnits = 3072;
-constexpr int64_t kWriteTilePages = 384;  // entries of page tables at a time; each takes a 32-byte block on its way
-constexpr uint32_t kWriteTileRuns = 128;
-
-// Units of a total that a device takes at a time: of page tables it reads few of them.
-DSV4_HOST_DEVICE constexpr int64_t write_tile_units(int32_t total, const WriteReqTablesParams& p) {
-    return (p.slot_totals >> total & 1) != 0 ? kWriteTileUnits : INT32_MAX;
-}
+constexpr int64_t kWriteTilePools = 4;   // pools of one total
+constexpr int64_t kWriteTilePages = 96;  // entries of a page table at a time; each takes a 32-byte block on its way
 
 constexpr int64_t kWriteChunkRows = 256;  // rows whose inputs are read at a time
 constexpr int64_t kWriteArrays = 4 + kWriteTotals;
 static_assert(kWriteInputs * kWriteChunkRows * 2 <= kWriteTileUnits, "inputs and slots share a buffer");
-static_assert(kWriteTilePages * kLaneElems <= kWriteTileUnits, "slots and pages share a buffer");
+static_assert(kWriteTilePools * kWriteTilePages * kLaneElems <= kWriteTileUnits, "slots and pages share a buffer");
 // A tile of int32 entries, and its copy of int64 ones.
 static_assert((kWriteArrays * row_array_elems(kMaxDeviceRows) + 3 * kWriteTileUnits) * 4 <= kUbBudgetBytes);
 
@@ -198,7 +193,7 @@ constexpr int64_t kWriteIotaElems = kWriteChunkRows + kLaneElems;
 static_assert(kWriteIotaElems + lane_scan_elems(kWriteChunkRows, kWriteScanAreas) <= 2 * kWriteTileUnits,
               "the scan and int64 entries share a buffer");
 
-constexpr int64_t kWriteRowNs = 220;  // of a row of the batch in all pools, for the block that writes it
+constexpr int64_t kWriteRowNs = 250;  // of a row of the batch in all pools, for the block that writes it
 
 DSV4_HOST_DEVICE constexpr int64_t write_blocks(const WriteReqTablesParams& p, int64_t cores) {
     int64_t units = 0;
