@@ -5,11 +5,10 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <numeric>
-#include <type_traits>
 
 #include "common/pool_address.h"
+#include "cpu/slot_runs.h"
 
 namespace dsv4::cpu {
 
@@ -28,11 +27,25 @@ class PoolSlots {
     // Slot of a unit, or kNoSlot. The unit lies within the table; a base slot beyond a mapping is none.
     int64_t slot(int32_t pool, int64_t request, int64_t unit) const {
         const PoolAddress& a = pools_[pool];
-        if (a.kind != kPages) {
-            return slot_by_rule(pool, request, unit);  // calls this for its base, so that it is not inlined
+        switch (a.kind) {
+            case kPages:
+            case kSlots:
+                return table_slot(pool, request, unit);
+            case kMapped:
+                return mapped_slot(pool, request, unit);
+            case kPageRing: {
+                const PoolAddress& of = pools_[a.base];
+                const int64_t base =
+                    of.kind == kMapped ? mapped_slot(a.base, request, unit) : table_slot(a.base, request, unit);
+                return base == kNoSlot ? kNoSlot : page_ring_slot(base, of.page_shift, a);
+            }
+            case kRequestRing:
+                return request_ring_slot(request, unit, a);
+            case kBank:
+                return request;
+            default:
+                return kNoSlot;
         }
-        const int64_t page = entry(pool, page_entry_elems(request, page_of(unit, a.page_shift), a));
-        return page > 0 ? slot_of(page, unit, a.page_shift) : kNoSlot;
     }
 
     // Slots of the units [begin, end) of a request; `dummy` for those without one.
@@ -68,12 +81,8 @@ class PoolSlots {
         if (a.kind == kPages) {
             copy_pages(pool, request, begin, end, out);
         } else if (a.kind == kSlots) {
-            const int64_t page_elems = unit_columns(a) << a.page_shift;
-            with_entries(pool, slot_entry_elems(request, first_unit, a), [&](const auto* entries) {
-                for (int64_t k = 0; k < end - begin; ++k) {
-                    out[k] = static_cast<int32_t>(page_of(slot_of_entry(entries[k * page_elems], a), a.page_shift));
-                }
-            });
+            with_entries(pool, slot_entry_elems(request, first_unit, a),
+                         [&](const auto* entries) { pages_of_slots(entries, a, end - begin, out); });
         } else {
             for (int64_t page = begin; page < end; ++page) {
                 const int64_t found = slot(pool, request, page << a.page_shift);
@@ -102,55 +111,22 @@ class PoolSlots {
     }
 
   private:
-    // Units that are looked at together.
-    static constexpr int64_t kRun = 32;
-
-    // The slots of a mapping as they are.
-    struct AsMapped {
-        bool keeps_31_bits() const { return true; }
-        int64_t operator()(int64_t slot) const { return slot; }
-        uint32_t operator()(uint32_t slot) const { return slot; }
-    };
-
-    // The rule of a ring in pages.
-    struct InPageRing {
-        PoolAddress ring;
-        int32_t page_shift;
-
-        // A ring that is longer than a page makes slots larger.
-        bool keeps_31_bits() const { return ring.ring_shift <= page_shift; }
-
-        int64_t operator()(int64_t slot) const { return page_ring_slot(slot, page_shift, ring); }
-        // The same of 31 bits, which compilers know how to shift several at a time.
-        uint32_t operator()(uint32_t slot) const {
-            return ((slot >> page_shift) << ring.ring_shift) + (slot & ((1U << ring.ring_shift) - 1));
-        }
-    };
-
-    // Of the other kinds.
-    int64_t slot_by_rule(int32_t pool, int64_t request, int64_t unit) const {
+    // Of a pool with a table.
+    int64_t table_slot(int32_t pool, int64_t request, int64_t unit) const {
         const PoolAddress& a = pools_[pool];
-        switch (a.kind) {
-            case kSlots: {
-                const int64_t slot = slot_of_entry(entry(pool, slot_entry_elems(request, unit, a)), a);
-                return slot > 0 ? slot : kNoSlot;
-            }
-            case kMapped: {
-                const int64_t base = slot(a.base, request, unit);
-                const int64_t mapped = base == kNoSlot || base >= a.row_elems ? 0 : entry(pool, base);
-                return mapped > 0 ? mapped : kNoSlot;
-            }
-            case kPageRing: {
-                const int64_t base = slot(a.base, request, unit);
-                return base == kNoSlot ? kNoSlot : page_ring_slot(base, pools_[a.base].page_shift, a);
-            }
-            case kRequestRing:
-                return request_ring_slot(request, unit, a);
-            case kBank:
-                return request;
-            default:
-                return kNoSlot;
+        if (a.kind == kPages) {
+            const int64_t page = entry(pool, page_entry_elems(request, page_of(unit, a.page_shift), a));
+            return page > 0 ? slot_of(page, unit, a.page_shift) : kNoSlot;
         }
+        const int64_t slot = slot_of_entry(entry(pool, slot_entry_elems(request, unit, a)), a);
+        return slot > 0 ? slot : kNoSlot;
+    }
+
+    int64_t mapped_slot(int32_t pool, int64_t request, int64_t unit) const {
+        const PoolAddress& a = pools_[pool];
+        const int64_t base = table_slot(a.base, request, unit);
+        const int64_t mapped = base == kNoSlot || base >= a.row_elems ? 0 : entry(pool, base);
+        return mapped > 0 ? mapped : kNoSlot;
     }
 
     int64_t entry(int32_t pool, int64_t index) const {
@@ -197,6 +173,16 @@ class PoolSlots {
         }
     }
 
+    // The page of every entry at a page's start.
+    template <typename Entry>
+    static void pages_of_slots(const Entry* entries, const PoolAddress& a, int64_t pages, int32_t* out) {
+        const int64_t page_elems = unit_columns(a) << a.page_shift;
+        const int32_t shift = std::min<int32_t>(a.slot_shift + a.page_shift, 8 * sizeof(Entry) - 1);  // one is enough
+        for (int64_t k = 0; k < pages; ++k) {
+            out[k] = static_cast<int32_t>(entries[k * page_elems] >> shift);
+        }
+    }
+
     // A page at a time: its slots follow each other.
     template <typename T>
     void write_paged(int32_t pool, int64_t request, int64_t begin, int64_t end, T dummy, T* out) const {
@@ -233,8 +219,8 @@ class PoolSlots {
         if (pools_[a.base].kind == kMapped) {
             write_mapped(a.base, request, begin, end, dummy, out, in_ring);
         } else {
-            const auto of_run = [in_ring](int64_t first, T* run) {
-                for (int64_t k = 0; k < kRun; ++k) {
+            const auto of_run = [in_ring](int64_t first, int64_t count, T* run) {
+                for (int64_t k = 0; k < count; ++k) {
                     run[k] = static_cast<T>(in_ring(first + k));
                 }
                 return true;
@@ -253,47 +239,17 @@ class PoolSlots {
                 const int64_t mapped = slot < a.row_elems ? entries[slot] : 0;
                 return mapped > 0 ? slot_of(mapped) : kNoSlot;
             };
-            const auto of_run = [&](int64_t first, T* run) {
-                return slot_of.keeps_31_bits() && first <= a.row_elems - kRun && map_run(entries + first, slot_of, run);
+            const auto of_run = [&](int64_t first, int64_t count, T* run) {
+                return slot_of.keeps_31_bits() && first <= a.row_elems - count &&
+                       map_run(entries + first, slot_of, count, run);
             };
             write_by_base(a.base, request, begin, end, dummy, out, of_slot, of_run);
         });
     }
 
-    // slot_of(mapped) of a run of a mapping; false where one of them is none, or not within 31 bits. slot_of is a
-    // copy, which `out` cannot alias, so that its shifts stay in registers.
-    template <typename Entry, typename T, typename SlotOf>
-    static bool map_run(const Entry* entries, SlotOf slot_of, T* out) {
-        Entry seen = 0;
-        Entry lack = 0;
-        for (int64_t k = 0; k < kRun; ++k) {
-            seen |= entries[k];
-            lack |= entries[k] - 1;  // negative for 0
-        }
-        if (seen != static_cast<int32_t>(seen) || (seen | lack) < 0) {
-            return false;
-        }
-        for (int64_t k = 0; k < kRun; ++k) {
-            out[k] = static_cast<T>(slot_of(static_cast<uint32_t>(entries[k])));
-        }
-        return true;
-    }
-
-    // Whether the slots are first, first + 1, .., none of them too large for its type.
-    template <typename Entry>
-    static bool is_run(const Entry* slots) {
-        using Unsigned = std::make_unsigned_t<Entry>;  // differences may wrap
-        const auto first = static_cast<Unsigned>(slots[0]);
-        Unsigned other = 0;
-        for (int64_t k = 1; k < kRun; ++k) {
-            other |= static_cast<Unsigned>(slots[k]) - first - static_cast<Unsigned>(k);
-        }
-        return other == 0 && slots[0] > 0 && slots[0] <= std::numeric_limits<Entry>::max() - kRun;
-    }
-
     // slot_of(base slot) of each unit, in one pass where the base pool's slots stand in a table as they are. Those of a
-    // page follow each other: run_of(first, out) writes kRun of them, which compilers know how to make wide, or gives
-    // false.
+    // page follow each other: run_of(first, count, out) writes that many, which compilers know how to make wide, or
+    // gives false.
     template <typename T, typename SlotOf, typename RunOf>
     void write_by_base(int32_t base_pool, int64_t request, int64_t begin, int64_t end, T dummy, T* out,
                        const SlotOf& slot_of, const RunOf& run_of) const {
@@ -301,10 +257,11 @@ class PoolSlots {
         const auto from = [&](const auto* slots) {
             const int64_t units = end - begin;
             for (int64_t first = 0; first < units; first += kRun) {
-                if (units - first >= kRun && is_run(slots + first) && run_of(slots[first], out + first)) {
+                const int64_t count = std::min(units - first, kRun);
+                if (count >= kShortRun && is_run(slots + first, count) && run_of(slots[first], count, out + first)) {
                     continue;
                 }
-                for (int64_t k = first; k < std::min(units, first + kRun); ++k) {
+                for (int64_t k = first; k < first + count; ++k) {
                     const int64_t found = slots[k] > 0 ? slot_of(static_cast<int64_t>(slots[k])) : kNoSlot;
                     out[k] = found == kNoSlot ? dummy : static_cast<T>(found);
                 }

@@ -1,6 +1,7 @@
 #include "cpu/step_checks.h"
 
 #include <c10/util/Exception.h>
+#include <c10/util/SmallVector.h>
 
 namespace dsv4::cpu {
 namespace {
@@ -75,16 +76,21 @@ void check_token_columns(const char* op, const ScannedStep& step, const StepPara
     }
 }
 
-// First token whose slot in `pool` an output asks for; the row's end where none does.
+// Whether an output asks for slots of tokens in `pool`.
+bool wants_slots(int32_t pool, const StepParams& p) {
+    return wants(p, kFieldSlots + pool) || (pool == kSwa && wants(p, kFieldWindowLocs)) ||
+           (is_state_pool(pool) && wants(p, kFieldC4StateLocs + pool - kC4State));
+}
+
+// First token whose slot in `pool` an output asks for; the row's start, or a token before it.
 int64_t first_token_read(int32_t pool, const StepRow& row, const StepParams& p) {
-    int64_t first = wants(p, kFieldSlots + pool) ? row.start : final_length(row);
     if (pool == kSwa && wants(p, kFieldWindowLocs)) {
-        first = min_of(first, window_tokens(row, p).begin);
+        return min_of(row.start, window_tokens(row, p).begin);
     }
     if (is_state_pool(pool) && wants(p, kFieldC4StateLocs + pool - kC4State)) {
-        first = min_of(first, state_tokens(row, pool - kC4State, p).begin);
+        return min_of(row.start, state_tokens(row, pool - kC4State, p).begin);
     }
-    return first;
+    return row.start;
 }
 
 // Units begin, begin + stride, .. below end of a row, whose base slots a mapping must have entries for.
@@ -103,15 +109,30 @@ void check_mapped_units(const char* op, int64_t i, const ScannedRow& row, const 
     }
 }
 
-// `pool` is mapped itself, or a ring in the pages of a pool that is.
-void check_mapping(const char* op, const ScannedStep& step, const StepParams& p, const PoolSlots& slots, int32_t pool) {
-    const int32_t mapped = p.pools[pool].kind == kPageRing ? p.pools[pool].base : pool;
+// All that is looked up in the mapping of pool `mapped`: its own slots and those of rings in its pages.
+void check_mapping(const char* op, const ScannedStep& step, const StepParams& p, const PoolSlots& slots,
+                   int32_t mapped) {
+    c10::SmallVector<int32_t, kNumPools> read;
+    for (int32_t pool = 0; pool < kNumPools; ++pool) {
+        const bool found_here = pool == mapped || (p.pools[pool].kind == kPageRing && p.pools[pool].base == mapped);
+        if (found_here && wants_slots(pool, p)) {
+            read.push_back(pool);
+        }
+    }
+    const bool pages = wants(p, kFieldPageTable + mapped);
+    if (read.empty() && !pages) {
+        return;
+    }
+    const int32_t shift = p.pools[mapped].page_shift;
     for (int64_t i = 0; i < static_cast<int64_t>(step.rows.size()); ++i) {
         const ScannedRow& row = step.rows[i];
-        check_mapped_units(op, i, row, p, slots, mapped, first_token_read(pool, row, p), final_length(row), 1);
-        if (wants(p, kFieldPageTable + pool)) {
-            const PageSpan span = page_span(pool, row, p);
-            const int32_t shift = p.pools[pool].page_shift;
+        int64_t first = final_length(row);
+        for (const int32_t pool : read) {
+            first = min_of(first, first_token_read(pool, row, p));
+        }
+        check_mapped_units(op, i, row, p, slots, mapped, first, final_length(row), 1);
+        if (pages) {
+            const PageSpan span = page_span(mapped, row, p);
             check_mapped_units(op, i, row, p, slots, mapped, first_unit_of_page(span.begin, shift),
                                first_unit_of_page(span.end, shift), int64_t{1} << shift);
         }
@@ -131,8 +152,7 @@ void check_scanned_step(const char* op, const ScannedStep& step, const StepParam
         check_token_columns(op, step, p);
     }
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
-        const PoolAddress& a = p.pools[pool];
-        if (a.kind == kMapped || (a.kind == kPageRing && p.pools[a.base].kind == kMapped)) {
+        if (p.pools[pool].kind == kMapped) {
             check_mapping(op, step, p, slots, pool);
         }
     }

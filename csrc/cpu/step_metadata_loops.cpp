@@ -136,14 +136,15 @@ void fill_pages(int32_t* begin, int32_t* end, int32_t dummy) {
     }
 }
 
-// Rows [begin, end) of a page table. A window is a few entries of many: filling all rows at once and then writing it
-// takes less than filling what lies around it in each.
+// Rows [begin, end) of a page table. A window is a few entries of many: filling all of a row, or all rows where they
+// touch, and then writing it takes less than filling what lies around it.
 void write_page_rows(const ScannedStep& step, const StepParams& p, const PoolSlots& slots, int32_t pool, int32_t* pages,
                      int64_t begin, int64_t end) {
     const int64_t columns = p.page_columns[pool];
     const int64_t row_elems = p.page_row_elems[pool];
     const int32_t dummy = p.dummy_pages[pool];
-    const bool filled = is_windowed_pool(pool) && row_elems == columns;
+    const bool windowed = is_windowed_pool(pool);
+    const bool filled = windowed && row_elems == columns;
     if (filled) {
         fill_pages(pages + begin * columns, pages + end * columns, dummy);
     }
@@ -152,8 +153,7 @@ void write_page_rows(const ScannedStep& step, const StepParams& p, const PoolSlo
         const PageSpan span = page_span(pool, row, p);
         int32_t* target = pages + i * row_elems;
         if (!filled) {
-            fill_pages(target, target + span.begin, dummy);
-            fill_pages(target + span.end, target + columns, dummy);
+            fill_pages(target + (windowed ? 0 : span.end), target + columns, dummy);
         }
         slots.write_pages(pool, row.request, span.begin, span.end, dummy, target + span.begin);
         if (pool == kSwa && is_padding(row)) {

@@ -83,12 +83,12 @@ std::string describe(int32_t fault, int64_t row, const RowReader& reader, const 
     }
 }
 
-void add_row(ScannedStep& step, const StepRow& row, int64_t request) {
-    ScannedRow scanned;
+// Written member by member where it stays: a copy would wait for what was just written.
+void add_row(ScannedStep& step, int64_t i, const StepRow& row, int64_t request) {
+    ScannedRow& scanned = step.rows[i];
     static_cast<StepRow&>(scanned) = row;
     scanned.request = request;
     scanned.token_begin = step.num_tokens;
-    step.rows.push_back(scanned);
     step.num_tokens += row.token_width;
     step.tokens_end = max_of(step.tokens_end, final_length(row));
     for (int32_t which = 0; which < 2; ++which) {
@@ -111,7 +111,7 @@ ScannedStep scan_step(const char* op, const StepParams& params, const StepTensor
     TORCH_CHECK_VALUE(p.form != kFinalOffsets || reader.offset(0) == 0, op, ": cu_seqlens[0] is ", reader.offset(0),
                       ", expected 0");
     ScannedStep step;
-    step.rows.reserve(p.num_rows);
+    step.rows.resize(p.num_rows);
     for (int64_t i = 0; i < p.num_rows; ++i) {
         const int64_t request = reader.request(i);
         const int64_t length = reader.length(i);
@@ -122,7 +122,7 @@ ScannedStep scan_step(const char* op, const StepParams& params, const StepTensor
         TORCH_CHECK_VALUE(row.token_width <= p.num_tokens - step.num_tokens, op, ": num_tokens is ", p.num_tokens,
                           " (entries of the token-aligned outputs), but row ", i, " ends at token ", step.num_tokens,
                           " + ", row.token_width);
-        add_row(step, row, is_padding(row) ? 0 : request);
+        add_row(step, i, row, is_padding(row) ? 0 : request);
     }
     return step;
 }

@@ -65,14 +65,14 @@ SPOILT = {
 }
 
 
+@pytest.mark.parametrize("lengths, widths", [([260, 395, 300], [31, 200, 32]), ([8, 211, 300], [8, 12, 7])])
 @pytest.mark.parametrize("mapping_dtype", [torch.int32, torch.int64])
 @pytest.mark.parametrize("table_dtype", [torch.int32, torch.int64])
 @pytest.mark.parametrize("how", SPOILT)
-def test_runs_and_what_breaks_them(how, table_dtype, mapping_dtype):
+def test_runs_and_what_breaks_them(how, table_dtype, mapping_dtype, lengths, widths):
     slots, mapping = fresh()
     SPOILT[how](slots, mapping)
     tables = tables_of(slots, mapping, table_dtype, mapping_dtype)
-    lengths, widths = [260, 395, 300], [31, 200, 32]
     for dtype in (torch.int32, torch.int64):
         out = run(tables, lengths, widths, dtype)
         for ring, got in ((False, out.out_swa_loc), (True, out.out_c4_state_loc)):

@@ -1,4 +1,4 @@
-#include <ATen/ops/empty.h>
+#include <ATen/EmptyTensor.h>
 #include <c10/core/SymInt.h>
 #include <torch/library.h>
 
@@ -16,7 +16,7 @@ Sizes step_sizes_cpu(const at::Tensor& seq_lens, const std::optional<at::Tensor>
     const cpu::ScannedStep step = cpu::scan_host_rows("step_sizes", {seq_lens, operand, std::nullopt, form, width});
     int64_t max_seq_len = 0;
     int64_t max_new_tokens = 0;
-    at::Tensor final_lens = at::empty({seq_lens.size(0)}, at::kInt);
+    at::Tensor final_lens = at::detail::empty_cpu({seq_lens.size(0)}, at::kInt);
     int32_t* final_len = final_lens.mutable_data_ptr<int32_t>();
     for (const cpu::ScannedRow& row : step.rows) {
         max_seq_len = max_of(max_seq_len, final_length(row));
