@@ -108,6 +108,11 @@ class Pair:
         return results
 
 
+def columns_in_use(backend):
+    """Of each page table that graphs share, as SGLang keeps it from 0.5.20 on: what a shorter replay has to clear."""
+    return getattr(backend, "_graph_table_high_water", {})
+
+
 def bundle_of(world, requests, starts, width):
     """Slots of the tokens and of the groups that they complete, from SGLang's tables by plain loops."""
     if SIX_TABLES:
@@ -161,6 +166,21 @@ def test_verify_refresh_equals_sglangs_over_replays_of_all_buckets(seed, width):
         for row in requests:  # some tokens are accepted, and the next step's are reserved
             world.lengths[row] = min(world.lengths[row] + draws.randint(1, width), world.context - 2 * width)
         world.reserve(requests, 2 * width)
+
+
+def test_page_tables_grow_with_requests_whatever_graph_they_grew_in():
+    world = World(rows=5, context=4600, width=4)
+    for row, length in enumerate([120, 2166, 5, 380], start=1):
+        world.start(row, length)
+    pair = Pair(world, ForwardMode.TARGET_VERIFY)
+    for step in range(12):
+        world.reserve([1, 2, 3, 4], 8)
+        for requests, rows in (([1], 1), ([3], 1), ([1, 2], 2), ([1], 2), ([4, 1, 3], 5)):
+            pair.replay(requests, rows)
+            in_use = columns_in_use(pair.ours)
+            assert all(in_use[name] >= columns for name, columns in columns_in_use(pair.theirs).items())
+        for row in world.lengths:
+            world.lengths[row] += 160 if step % 4 == 3 else 3
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from dsv4_npu_ops.engines.hooks import Hook, Unexpected
 from dsv4_npu_ops.engines.sglang.shadow import compare, live_pages
-from dsv4_npu_ops.engines.sglang.step_call import Buffers, StepCall, first_rows, launch
+from dsv4_npu_ops.engines.sglang.step_call import Buffers, first_rows, launch
 from dsv4_npu_ops.engines.sglang.tables import C128_TOKENS, SglangTables, tables_of_backend
 from dsv4_npu_ops.engines.sglang.versions import mirrors_lengths, without_known_faults
 from dsv4_npu_ops.layout import StepRows
@@ -32,10 +33,10 @@ def apply_graph_metadata(original: Callable[..., Any], self: Any, forward_batch:
     refresh = _plan(self, forward_batch)
     if not hasattr(self, "_refresh_graph_kernel_metadata"):  # until 0.5.16 one function does it all
         original(self, forward_batch)
-        refresh.call.run()
+        refresh.launch()
         setattr(refresh.graph.metadata, FILLED, refresh.graph.is_verify)
         return
-    refresh.call.run()
+    refresh.launch()
     refresh.finish(forward_batch)
 
 
@@ -43,13 +44,13 @@ def shadow_apply_graph_metadata(original: Callable[..., Any], self: Any, forward
     """SGLang refreshes; copies are refreshed beside it and compared."""
     refresh = _plan(self, forward_batch)
     original(self, forward_batch)
-    beside = refresh.call.beside()
-    beside.run()
+    beside = replace(refresh, buffers=refresh.buffers.beside())
+    beside.launch()
     graph = refresh.graph
-    theirs, tables = without_known_faults(refresh.call.buffers.named, graph.is_verify), graph.tables.tables
+    theirs, tables = without_known_faults(refresh.buffers.named, graph.is_verify), graph.tables.tables
     starts = refresh.live_lens_cpu if graph.is_verify else refresh.final_lens_cpu - graph.tokens_a_row
     live = live_pages(tables, theirs, starts, refresh.final_lens_cpu)
-    compare("_apply_dsv4_graph_metadata", theirs, beside.buffers.named, beside.run, live)
+    compare("_apply_dsv4_graph_metadata", theirs, beside.buffers.named, beside.launch, live)
 
 
 def update_after_draft(original: Callable[..., Any], self: Any, spec_info: Any, cuda_graph_bs: int | None) -> None:
@@ -79,9 +80,10 @@ class _Graph:
         self._page_size = int(attention.page_size)
         self._c128_page_size = tables.page_sizes.get(128, 1)
         self._page_tables = ["swa_page_table", *(f"c{ratio}_page_table" for ratio in self.ratios)]
-        self._all_columns: tuple[int | None, ...] = (None,) * len(self._page_tables)
-        self._columns: tuple[int | None, ...] = ()
         self._buffers: Buffers | None = None
+        self._columns: tuple[int | None, ...] = ()
+        self._covered = 0  # the longest request that these columns are enough for
+        self._noted: dict[str, int] | None = None  # SGLang's columns in use, once they were told of these
 
     def serves(self, attention: Any, tables: SglangTables, mode: Any, size: int) -> bool:
         """Whether it was made of these."""
@@ -92,21 +94,33 @@ class _Graph:
         """What the graph reads and a launch fills: of each page table the columns that this replay needs, or an earlier
         one has written. Kept for the next replay, since these grow and never shrink."""
         written = getattr(self.attention, "_graph_table_high_water", None)
-        if written is None:  # until 0.5.19 all columns are refreshed
-            columns = self._all_columns
-        else:
-            pages = -(-longest // self._page_size), -(-(longest // C128_TOKENS) // self._c128_page_size)
-            columns = tuple([max(1, written.get(name, 0), pages[name == _C128_PAGES]) for name in self._page_tables])
+        if self._buffers is not None and longest <= self._covered and written == self._noted:
+            return self._buffers
+        columns, self._noted = self._columns_for(longest, written), None
         if self._buffers is None or columns != self._columns:
-            self._buffers = Buffers(self._named(dict(zip(self._page_tables, columns, strict=True))))
+            named = self._named(dict(zip(self._page_tables, columns, strict=True)))
+            self._buffers = Buffers(self.tables, named, self.tokens_a_row if "window_locs" in named else 1)
             self._columns = columns
         return self._buffers
 
-    def note_written(self, buffers: Buffers) -> None:
-        """Tells SGLang how many columns of its page tables hold something."""
+    def _columns_for(self, longest: int, written: dict[str, int] | None) -> tuple[int | None, ...]:
+        if written is None:  # until 0.5.19 all columns are refreshed
+            self._covered = sys.maxsize
+            return (None,) * len(self._page_tables)
+        pages = -(-longest // self._page_size), -(-(longest // C128_TOKENS) // self._c128_page_size)
+        columns = [max(1, written.get(name, 0), pages[name == _C128_PAGES]) for name in self._page_tables]
+        self._covered = min(
+            (count * self._c128_page_size + 1) * C128_TOKENS - 1 if name == _C128_PAGES else count * self._page_size
+            for name, count in zip(self._page_tables, columns, strict=True)
+        )
+        return tuple(columns)
+
+    def note_written(self, buffers: dict[str, Tensor]) -> None:
+        """Tells SGLang how many columns of its page tables hold something, once a launch has filled these buffers."""
         written = getattr(self.attention, "_graph_table_high_water", None)
-        if written is not None:
-            written.update({name: buffers.named[name].shape[1] for name in self._page_tables if name in buffers.named})
+        if written is not None and written != self._noted:
+            written.update({name: buffers[name].shape[1] for name in self._page_tables if name in buffers})
+            self._noted = dict(written)
 
     def _named(self, columns: dict[str, int | None]) -> dict[str, Tensor]:
         metadata = self.metadata
@@ -148,9 +162,19 @@ class _Refresh:
     """A refresh that is known to be possible, but for what the launch refuses; it has changed nothing yet."""
 
     graph: _Graph
-    call: StepCall
+    buffers: Buffers
+    rows: StepRows
+    req_pool_indices: Tensor
     live_lens_cpu: Tensor
     final_lens_cpu: Tensor
+
+    def launch(self) -> None:
+        """Fills the buffers.
+
+        Raises:
+            Unexpected: a tensor that the op does not take; nothing is filled.
+        """
+        self.buffers.fill(self.rows, self.req_pool_indices)
 
     def finish(self, forward_batch: Any) -> None:
         """What the launch does not write: numbers on the host, what SGLang copies as it is, and CANN's metadata ops,
@@ -163,11 +187,11 @@ class _Refresh:
             metadata.seq_lens_cpu_int = self.final_lens_cpu.clamp(min=1)
         banks = getattr(metadata, "dsv4_cycle_state_block_table", None)
         if banks is not None:
-            banks.copy_(self.call.req_pool_indices)
+            banks.copy_(self.req_pool_indices)
         if graph.by_step_slots:
             mapping = attention.token_to_kv_pool.full_to_swa_index_mapping
             _map_slots(mapping, forward_batch.out_cache_loc, metadata.swa_loc)
-        graph.note_written(self.call.buffers)
+        graph.note_written(self.buffers.named)
         setattr(metadata, FILLED, graph.is_verify)
         attention._refresh_graph_kernel_metadata(
             SimpleNamespace(fm=metadata, bs=graph.size, tokens_per_bs=graph.tokens_a_row)
@@ -190,10 +214,8 @@ def _plan(self: Any, forward_batch: Any) -> _Refresh:
     else:
         on_device = forward_batch.seq_lens if forward_batch.seq_lens.device.type != "cpu" else final
         rows = StepRows(first_rows(on_device, size), FINAL, None, graph.tokens_a_row)
-    buffers = graph.buffers(longest)
-    block = graph.tokens_a_row if "window_locs" in buffers.named else 1
-    call = StepCall(tables, rows, first_rows(forward_batch.req_pool_indices, size), buffers, block)
-    return _Refresh(graph, call, live, final)
+    requests = first_rows(forward_batch.req_pool_indices, size)
+    return _Refresh(graph, graph.buffers(longest), rows, requests, live, final)
 
 
 def _host_lengths(graph: _Graph, forward_batch: Any, is_idle: bool) -> tuple[Tensor, Tensor, int]:

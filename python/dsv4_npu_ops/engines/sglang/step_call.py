@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch
@@ -39,15 +38,36 @@ def first_rows(rows: Tensor, size: int) -> Tensor:
 
 
 class Buffers:
-    """What a launch fills, by the names of ``Step``'s fields."""
+    """What a launch fills, by the names of ``Step``'s fields. Kept for steps of one form and width over these tables."""
 
-    __slots__ = ("call", "fields", "named", "tensors")
+    __slots__ = ("_call", "_fields", "_tables", "_tensors", "_window_block", "named")
 
-    def __init__(self, named: dict[str, Tensor]) -> None:
+    def __init__(self, tables: SglangTables, named: dict[str, Tensor], window_block: int = 1) -> None:
+        self._tables, self._window_block = tables, window_block
         self.named = dict(sorted(named.items(), key=lambda item: _NUMBERS[item[0]]))
-        self.tensors = list(self.named.values())
-        self.fields = bits([_NUMBERS[name] for name in self.named])
-        self.call: Callable[..., object] | None = None
+        self._tensors = list(self.named.values())
+        self._fields = bits([_NUMBERS[name] for name in self.named])
+        self._call: Callable[..., object] | None = None
+
+    def fill(self, rows: StepRows, req_pool_indices: Tensor) -> None:
+        """
+        Raises:
+            Unexpected: a tensor that the op does not take; nothing is filled.
+        """
+        call = self._call
+        if call is None:
+            call = self._call = self._bind(rows, req_pool_indices)
+        launch(call, rows.seq_lens, req_pool_indices, rows.operand)
+
+    def _bind(self, rows: StepRows, req_pool_indices: Tensor) -> Callable[..., object]:
+        tables = self._tables
+        unusual = tables.dummy_slots, tables.dummy_pages, self._window_block
+        return bind_step(tables.tables, rows, self._tensors, self._fields, req_pool_indices, None, None, *unusual)
+
+    def beside(self) -> Buffers:
+        """Others of the same shapes."""
+        copies = {name: torch.full_like(buffer, -7) for name, buffer in self.named.items()}
+        return Buffers(self._tables, copies, self._window_block)
 
 
 class NewBuffers:
@@ -70,39 +90,3 @@ class NewBuffers:
         """
         made = launch(self.step.run, rows, req_pool_indices, host_rows=host_rows)
         return dict(zip(self.names, made, strict=True))
-
-
-@dataclass(slots=True)
-class StepCall:
-    """A step over SGLang's tables.
-
-    Attributes:
-        buffers: kept by who makes calls of one kind: other tables, another form or width have others.
-    """
-
-    tables: SglangTables
-    rows: StepRows
-    req_pool_indices: Tensor
-    buffers: Buffers
-    window_block: int = 1
-
-    def run(self) -> None:
-        """Fills the buffers.
-
-        Raises:
-            Unexpected: a tensor that the op does not take; nothing is filled.
-        """
-        rows = self.rows
-        launch(self.buffers.call or self._bind(), rows.seq_lens, self.req_pool_indices, rows.operand)
-
-    def _bind(self) -> Callable[..., object]:
-        buffers, tables = self.buffers, self.tables
-        unusual = tables.dummy_slots, tables.dummy_pages, self.window_block
-        arguments = tables.tables, self.rows, buffers.tensors, buffers.fields, self.req_pool_indices, None, None
-        call = buffers.call = bind_step(*arguments, *unusual)
-        return call
-
-    def beside(self) -> StepCall:
-        """The same call into buffers of its own, of the same shapes."""
-        copies = {name: torch.full_like(buffer, -7) for name, buffer in self.buffers.named.items()}
-        return replace(self, buffers=Buffers(copies))
