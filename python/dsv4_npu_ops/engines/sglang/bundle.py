@@ -10,11 +10,12 @@ from torch import Tensor
 
 from dsv4_npu_ops.engines.hooks import Hook, Unexpected
 from dsv4_npu_ops.engines.sglang.shadow import compare
-from dsv4_npu_ops.engines.sglang.step_call import NewBuffers, first_rows
-from dsv4_npu_ops.engines.sglang.tables import tables_of_allocator
+from dsv4_npu_ops.engines.sglang.step_call import NewBuffers, first_rows, launch
+from dsv4_npu_ops.engines.sglang.tables import SglangTables, tables_of_allocator
 from dsv4_npu_ops.layout import StepRows
 from dsv4_npu_ops.layout.buffers import GROUPS, INT32, INT64, Buffer, number_of
 from dsv4_npu_ops.layout.step_rows import COMMITTED
+from dsv4_npu_ops.ops.step import NewStep
 
 _HOOKS_MODULE = "sglang.srt.hardware_backend.npu.dsv4.dsv4_common_hooks"
 
@@ -29,28 +30,30 @@ def build_verify_bundle(
     lens = batch.seq_lens_cpu if live_seq_lens_cpu is None else live_seq_lens_cpu
     if lens is None:
         raise Unexpected("no seq_lens_cpu")
-    size, width = len(batch.req_pool_indices_cpu), int(draft_token_num)
+    size, width = batch.req_pool_indices_cpu.shape[0], int(draft_token_num)
     full, requests = batch.out_cache_loc, batch.req_pool_indices
     if full is None or full.shape[0] != size * width or requests is None or requests.shape[0] < size:
         raise Unexpected("out_cache_loc that is not the verified tokens of the batch")
     tables = tables_of_allocator(batch.token_to_kv_pool_allocator, pool)
-    host_rows = StepRows(
-        first_rows(lens if isinstance(lens, Tensor) else torch.tensor(lens), size), COMMITTED, None, width
-    )
-    rows = StepRows(tables.staging.to_device(host_rows.seq_lens)[0], COMMITTED, None, width)
-    key = "bundle", size, width, full.dtype
-    buffers = tables.new_buffers.get(key)
-    if buffers is None:
-        slots: dict[str, Buffer] = {
-            "swa": (INT64, size * width),
-            "c4": (number_of(full.dtype), GROUPS["c4"]),
-            "c128": (INT64, GROUPS["c128"]),
-        }
-        if tables.has_state_pages:
-            slots |= {f"c{ratio}_state": (INT32, size * width) for ratio in (4, 128)}
-        wanted = {f"out_{pool}_loc": buffer for pool, buffer in slots.items()}
-        buffers = tables.new_buffers.keep(key, NewBuffers(tables, wanted))
-    return type(reserved)(full, *buffers.make(rows, first_rows(requests, size), host_rows).values())
+    on_host = first_rows(lens if isinstance(lens, Tensor) else torch.tensor(lens), size)
+    (on_device,) = tables.staging.to_device(on_host)
+    rows = StepRows(on_device, COMMITTED, None, width)
+    host_rows = rows if on_device is on_host else StepRows(on_host, COMMITTED, None, width)
+    step = tables.new_buffers.get((size, width, full.dtype)) or _step(tables, size, width, full.dtype)
+    return type(reserved)(full, *launch(step.run, rows, first_rows(requests, size), host_rows=host_rows))
+
+
+def _step(tables: SglangTables, size: int, width: int, dtype: torch.dtype) -> NewStep:
+    """Slots of such verifies, in the order of a bundle; kept with the tables."""
+    slots: dict[str, Buffer] = {
+        "swa": (INT64, size * width),
+        "c4": (number_of(dtype), GROUPS["c4"]),
+        "c128": (INT64, GROUPS["c128"]),
+    }
+    if tables.has_state_pages:
+        slots |= {f"c{ratio}_state": (INT32, size * width) for ratio in (4, 128)}
+    buffers = NewBuffers(tables, {f"out_{pool}_loc": buffer for pool, buffer in slots.items()})
+    return tables.new_buffers.keep((size, width, dtype), buffers.step)
 
 
 def shadow_build_verify_bundle(

@@ -38,7 +38,7 @@ def first_rows(rows: Tensor, size: int) -> Tensor:
 
 
 class Buffers:
-    """What a launch fills, by the names of ``Step``'s fields. Kept for steps of one form and width over these tables."""
+    """What a launch fills, by the names of ``Step``'s fields, in steps of one form and width over these tables."""
 
     __slots__ = ("_call", "_fields", "_tables", "_tensors", "_window_block", "named")
 
@@ -82,11 +82,10 @@ class NewBuffers:
         fields = bits([_NUMBERS[name] for name in self.names])
         self.step = NewStep(tables.tables, numbers, fields, tables.dummy_slots, tables.dummy_pages)
 
-    def make(self, rows: StepRows, req_pool_indices: Tensor, host_rows: StepRows | None = None) -> dict[str, Tensor]:
-        """The buffers by name; host_rows: the rows on the host, where there is an entry a group.
+    def make(self, rows: StepRows, req_pool_indices: Tensor) -> dict[str, Tensor]:
+        """The buffers by name.
 
         Raises:
             Unexpected: a tensor that the op does not take.
         """
-        made = launch(self.step.run, rows, req_pool_indices, host_rows=host_rows)
-        return dict(zip(self.names, made, strict=True))
+        return dict(zip(self.names, launch(self.step.run, rows, req_pool_indices), strict=True))
