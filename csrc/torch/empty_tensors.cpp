@@ -19,6 +19,12 @@ constexpr at::ScalarType kDtypes[] = {at::kInt,      at::kLong,   at::kFloat, at
 
 }  // namespace
 
+at::Tensor empty_tensor(at::ScalarType dtype, at::IntArrayRef sizes, at::Device device) {
+    // What at::empty comes to on a CPU, without the way there.
+    return device.is_cpu() ? at::Tensor(at::detail::empty_cpu(sizes, dtype))
+                           : at::empty(sizes, at::TensorOptions().dtype(dtype).device(device));
+}
+
 std::vector<at::Tensor> empty_tensors(at::IntArrayRef numbers, at::Device device) {
     std::vector<at::Tensor> tensors;
     size_t next = 0;
@@ -30,9 +36,7 @@ std::vector<at::Tensor> empty_tensors(at::IntArrayRef numbers, at::Device device
                           ", expected of each tensor how many follow, the number of a dtype, and sizes");
         const at::IntArrayRef sizes = numbers.slice(next + 1, count - 1);
         const at::ScalarType dtype = kDtypes[numbers[next]];
-        // What at::empty comes to on a CPU, without the way there.
-        tensors.push_back(device.is_cpu() ? at::Tensor(at::detail::empty_cpu(sizes, dtype))
-                                          : at::empty(sizes, at::TensorOptions().dtype(dtype).device(device)));
+        tensors.push_back(empty_tensor(dtype, sizes, device));
         next += count;
     }
     return tensors;

@@ -7,7 +7,10 @@
 
 namespace dsv4 {
 
-// Uninitialised. numbers: of each tensor how many numbers follow, the number of its dtype, and its sizes.
+// Uninitialised.
+at::Tensor empty_tensor(at::ScalarType dtype, at::IntArrayRef sizes, at::Device device);
+
+// Likewise. numbers: of each tensor how many numbers follow, the number of its dtype, and its sizes.
 std::vector<at::Tensor> empty_tensors(at::IntArrayRef numbers, at::Device device);
 
 }  // namespace dsv4

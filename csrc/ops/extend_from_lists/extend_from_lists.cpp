@@ -1,11 +1,11 @@
 #include "ops/extend_from_lists/extend_from_lists.h"
 
-#include <ATen/ops/empty.h>
 #include <torch/library.h>
 
 #include <limits>
 
 #include "torch/check.h"
+#include "torch/empty_tensors.h"
 #include "torch/paged_pools.h"
 
 namespace dsv4 {
@@ -93,10 +93,9 @@ ExtendFromListsParams check_extend_from_lists(const ExtendTensors& tensors, int6
 }
 
 ExtendedSlots empty_extended_slots(const ExtendFromListsParams& p, const at::Tensor& on) {
-    const auto slots = on.options().dtype(at::kInt);
-    return ExtendedSlots{at::empty({p.num_tokens}, slots), at::empty({p.num_tokens}, on.options()),
-                         at::empty({p.num_c4}, slots), at::empty({p.num_c128}, slots),
-                         at::empty({p.num_replaced}, slots)};
+    const auto slots = [&](at::ScalarType dtype, int64_t entries) { return empty_tensor(dtype, {entries}, on.device()); };
+    return ExtendedSlots{slots(at::kInt, p.num_tokens), slots(at::kLong, p.num_tokens), slots(at::kInt, p.num_c4),
+                         slots(at::kInt, p.num_c128), slots(at::kInt, p.num_replaced)};
 }
 
 TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {

@@ -1,4 +1,4 @@
-#include <ATen/ops/empty.h>
+#include <ATen/EmptyTensor.h>
 #include <c10/core/SymInt.h>
 #include <c10/util/SmallVector.h>
 
@@ -231,7 +231,7 @@ Needs extend_needs(const std::optional<at::Tensor>& prefix_lens, const at::Tenso
             columns.insert(columns.end(), {i, begin, begin + counts.c128_pages});
         }
     }
-    at::Tensor new_columns = at::empty({static_cast<int64_t>(columns.size()) / 3, 3}, at::kLong);
+    at::Tensor new_columns = at::detail::empty_cpu({static_cast<int64_t>(columns.size()) / 3, 3}, at::kLong);
     std::copy(columns.begin(), columns.end(), new_columns.mutable_data_ptr<int64_t>());
     return {total.tokens,    total.c4,        total.c128,
             total.full_pages, total.swa_pages, total.c128_pages, std::move(new_columns)};

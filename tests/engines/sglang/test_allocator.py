@@ -378,7 +378,8 @@ UNEXPECTED = [
     (dict(extend_num_tokens=99), "extend_num_tokens that is not the sum"),
     (dict(seq_lens_cpu=torch.tensor([99]), extend_num_tokens=-1), "expected no less than prefix_lens, which is 100"),
     (dict(prefix_lens_cpu=torch.tensor([100, 0])), "prefix_lens has shape [2], expected [1]"),
-    (dict(prefix_lens=torch.tensor([100, 0])), "rows of different numbers"),
+    (dict(prefix_lens=torch.tensor([100, 0])), "prefix_lens has shape [2], expected [1]"),
+    (dict(req_pool_indices=torch.tensor([1, 1])), "rows of different numbers"),
     (dict(prefix_lens_cpu=None), "lengths that are no vector on the host"),
     (dict(seq_lens=torch.tensor([200.0])), "seq_lens has dtype Float"),
     # A device does not look before it starts.

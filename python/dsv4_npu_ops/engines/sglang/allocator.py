@@ -27,6 +27,7 @@ from dsv4_npu_ops.engines.sglang.step_call import launch
 
 _needs = torch.ops.dsv4_npu_ops.extend_from_lists.needs
 _extend_from_lists = torch.ops.dsv4_npu_ops.extend_from_lists.default
+_KNOWN = "_dsv4_npu_ops_known"  # of an allocator: its pools, once they were looked at
 _ALLOCATOR = "sglang.srt.hardware_backend.npu.dsv4.dsv4_allocator.DSV4NPUTokenToKVPoolAllocator"
 
 
@@ -96,19 +97,23 @@ def _extend(
     swa_tail: int | None = None,
 ) -> Any:
     """SGLang's bundle, or None when a pool is short. rows: as the op takes them; host_lens: prefixes and lengths."""
-    _check_known(allocator, request_pool, rows, host_lens)
-    full, swa, c128 = allocator.full_attn_allocator, allocator.swa_attn_allocator, allocator.c128_attn_allocator
+    requests, prefix_lens, seq_lens, last_loc = rows
+    if request_pool is None or requests is None:
+        raise Unexpected("no req_pool_indices or req_to_token_pool")
+    _check_host(host_lens, prefix_lens)
+    full, swa, c128 = _pools(allocator)
     page_size = allocator.page_size
     needs = launch(_needs, *host_lens, page_size, c128.page_size, swa_tail)
     tokens, num_c4, num_c128, full_pages, swa_pages, num_c128_pages, new_columns = needs
     if tokens != num_tokens:
         raise Unexpected("extend_num_tokens that is not the sum of the rows")
-    taken = [(pool, n) for pool, n in ((full, full_pages), (swa, swa_pages), (c128, num_c128_pages)) if n]
+    if requests.shape != host_lens[1].shape:
+        raise Unexpected("rows of different numbers on host and device")
+    taken = (full, full_pages), (swa, swa_pages), (c128, num_c128_pages)
     short = [(pool, count) for pool, count in taken if count > pool.free_pages.shape[0]]
     for pool, count in short:
         if count > pool.available_size() // pool.page_size:
             return None
-    requests, prefix_lens, seq_lens, last_loc = rows
     if num_c128_pages:
         c128_pages.track(allocator, request_pool)
     for pool, _ in short:
@@ -134,7 +139,8 @@ def _extend(
         swa_tail,
     )
     for pool, count in taken:
-        pool.free_pages = pool.free_pages[count:]
+        if count:
+            pool.free_pages = pool.free_pages[count:]
     # As SGLang has it where no group is completed, its type included.
     loc[3] = loc[3] if num_c128 else allocator._empty_loc
     bundle = _bundle_type()(*loc)
@@ -149,25 +155,32 @@ def _bundle_type() -> Callable[..., Any]:
     return DSV4OutCacheLoc  # type: ignore[no-any-return]
 
 
-def _check_known(allocator: Any, request_pool: Any, rows: tuple[Any, ...], host_lens: tuple[Any, Any]) -> None:
-    """Raises Unexpected unless the pools are paged as SGLang's NPU allocator does it."""
-    given = [lens for lens, on_device in zip(host_lens, rows[1:3], strict=True) if on_device is not None]
-    if not all(isinstance(lens, Tensor) and lens.is_cpu and lens.dim() == 1 for lens in given):
+def _check_host(host_lens: tuple[Any, Any], prefix_lens: Tensor | None) -> None:
+    """Raises Unexpected unless lengths are tensors on the host; the op checks the rest."""
+    prefixes, lengths = host_lens
+    has_prefixes = prefix_lens is None or (isinstance(prefixes, Tensor) and prefixes.is_cpu)
+    if not (has_prefixes and isinstance(lengths, Tensor) and lengths.is_cpu):
         raise Unexpected("lengths that are no vector on the host")
-    count = host_lens[1].shape[0]
-    if request_pool is None or rows[0] is None:
-        raise Unexpected("no req_pool_indices or req_to_token_pool")
-    for row in rows:
-        if row is not None and row.shape[0] != count:
-            raise Unexpected("rows of different numbers on host and device")
-    if getattr(allocator, "_swa_req_ring", False):
-        raise Unexpected("a swa ring of the request")
-    full, swa, c128 = allocator.full_attn_allocator, allocator.swa_attn_allocator, allocator.c128_attn_allocator
-    alike = type(full) is type(swa) is type(c128) and full.page_size == swa.page_size == allocator.page_size
-    if not alike:
-        raise Unexpected("allocators of different kinds or page sizes")
+
+
+def _pools(allocator: Any) -> tuple[Any, Any, Any]:
+    """Those of full, swa and c128.
+
+    Raises:
+        Unexpected: they are not paged as SGLang's NPU allocator does it.
+    """
+    pools = allocator.full_attn_allocator, allocator.swa_attn_allocator, allocator.c128_attn_allocator
+    full, swa, c128 = pools
+    known = allocator.__dict__.get(_KNOWN)
+    if known is None or known[0] is not full or known[1] is not swa or known[2] is not c128:
+        if getattr(allocator, "_swa_req_ring", False):
+            raise Unexpected("a swa ring of the request")
+        if not (type(full) is type(swa) is type(c128) and full.page_size == swa.page_size == allocator.page_size):
+            raise Unexpected("allocators of different kinds or page sizes")
+        setattr(allocator, _KNOWN, pools)
     if full.debug_mode or swa.debug_mode or c128.debug_mode:
         raise Unexpected("SGLANG_DEBUG_MEMORY_POOL, whose checks are SGLang's own")
+    return pools
 
 
 HOOKS = (

@@ -65,7 +65,7 @@ def mark_written(bundle: Any, request_pool: Any, replaced: Tensor, new_columns: 
     """
     if new_columns and not getattr(request_pool, _WRITES):
         # SGLang's own table writes will find all pages where they would put them, and those that were there gone.
-        _release(request_pool, replaced, new_columns, lambda i, begin: True)
+        _release(request_pool, replaced, new_columns)
         new_columns = []
     setattr(bundle, _REPLACED, (replaced, new_columns))
 
@@ -87,25 +87,22 @@ def release_replaced(request_pool: Any, bundle: Any, requests: Callable[[], Sequ
         return
     in_use = getattr(request_pool, _COLUMNS)
     if in_use is None:
-        _release(request_pool, replaced, new_columns, lambda i, begin: True)
+        _release(request_pool, replaced, new_columns)
         return
-    rows = requests()
-    _release(request_pool, replaced, new_columns, lambda i, begin: in_use[rows[i]] > begin)
-    for i, _, end in new_columns:
-        in_use[rows[i]] = max(in_use[rows[i]], end)
+    rows, done = requests(), 0
+    for i, begin, end in new_columns:
+        row = rows[i]
+        if in_use[row] > begin:
+            _release(request_pool, replaced[done:], [(i, begin, end)])
+        in_use[row] = max(in_use[row], end)
+        done += end - begin
 
 
-def _release(
-    request_pool: Any,
-    replaced: Tensor,
-    new_columns: list[tuple[int, int, int]],
-    may_replace: Callable[[int, int], bool],
-) -> None:
+def _release(request_pool: Any, replaced: Tensor, new_columns: list[tuple[int, int, int]]) -> None:
     """Row by row, as SGLang does it, which decides the order of its free pages."""
     done = 0
-    for i, begin, end in new_columns:
-        if may_replace(i, begin):
-            request_pool._dsv4_allocator.release_c128_pages(replaced[done : done + end - begin])
+    for _, begin, end in new_columns:
+        request_pool._dsv4_allocator.release_c128_pages(replaced[done : done + end - begin])
         done += end - begin
 
 
