@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "cpu/integers.h"
 #include "ops/extend_from_lists/extend_from_lists.h"
 
 namespace dsv4 {
@@ -35,17 +36,17 @@ struct PlannedRow : ExtendRow {
 
 using Rows = c10::SmallVector<PlannedRow, 64>;  // 64: the usual decode batch stays on the stack
 
-int64_t read(const at::Tensor& values, int32_t is_int64, int64_t row) {
-    return is_int64 ? static_cast<const int64_t*>(values.const_data_ptr())[row]
-                    : static_cast<const int32_t*>(values.const_data_ptr())[row];
-}
+struct RowReader {
+    cpu::IntegerInput requests;
+    cpu::IntegerInput prefixes;
+    cpu::IntegerInput lengths;
+    cpu::IntegerInput last_locs;
 
-ExtendRow read_row(const ExtendTensors& rows, int64_t i, const ExtendFromListsParams& p) {
-    const int64_t seq = read(rows.seq_lens, p.seq_is_int64, i);
-    return ExtendRow{read(rows.req_pool_indices, p.request_is_int64, i),
-                     p.prefix_is_int64 == kOneToken ? seq - 1 : read(*rows.prefix_lens, p.prefix_is_int64, i), seq,
-                     read(rows.last_loc, p.last_is_int64, i)};
-}
+    ExtendRow row(int64_t i, const ExtendFromListsParams& p) const {
+        const int64_t seq = lengths[i];
+        return ExtendRow{requests[i], p.prefix_is_int64 == kOneToken ? seq - 1 : prefixes[i], seq, last_locs[i]};
+    }
+};
 
 void check_lengths(const ExtendRow& row, int64_t i) {
     TORCH_CHECK_VALUE(row.prefix >= 0 || is_extend_padding(row), kExtendOp, ": prefix_lens[", i, "] is ", row.prefix,
@@ -108,10 +109,13 @@ void check_list(const char* name, const int64_t* pages, int64_t count, const IsP
 
 // Validates everything, so that what follows cannot fail half-way.
 Rows plan_rows(const ExtendTensors& tensors, const ExtendPointers& data, const ExtendFromListsParams& p) {
+    const RowReader reader{cpu::IntegerInput(tensors.req_pool_indices),
+                           cpu::IntegerInput(tensors.prefix_lens.value_or(at::Tensor())),
+                           cpu::IntegerInput(tensors.seq_lens), cpu::IntegerInput(tensors.last_loc)};
     Rows rows;
     ExtendCounts total{};
     for (int64_t i = 0; i < p.num_rows; ++i) {
-        const ExtendRow row = read_row(tensors, i, p);
+        const ExtendRow row = reader.row(i, p);
         if (is_extend_padding(row)) {
             continue;
         }
@@ -213,12 +217,13 @@ using Needs =
 Needs extend_needs(const std::optional<at::Tensor>& prefix_lens, const at::Tensor& seq_lens, int64_t page_size,
                    int64_t c128_page_size, std::optional<int64_t> swa_tail) {
     const ExtendFromListsParams p = check_extend_needs(prefix_lens, seq_lens, page_size, c128_page_size, swa_tail);
+    const cpu::IntegerInput prefixes(prefix_lens.value_or(at::Tensor()));
+    const cpu::IntegerInput lengths(seq_lens);
     ExtendCounts total{};
     std::vector<int64_t> columns;
     for (int64_t i = 0; i < p.num_rows; ++i) {
-        const int64_t seq = read(seq_lens, p.seq_is_int64, i);
-        const int64_t prefix = p.prefix_is_int64 == kOneToken ? seq - 1 : read(*prefix_lens, p.prefix_is_int64, i);
-        const ExtendRow row{0, prefix, seq, 0};
+        const int64_t seq = lengths[i];
+        const ExtendRow row{0, p.prefix_is_int64 == kOneToken ? seq - 1 : prefixes[i], seq, 0};
         TORCH_CHECK_VALUE(seq <= std::numeric_limits<int32_t>::max(), kExtendOp, ": seq_lens[", i, "] is ", seq,
                           ", expected at most ", std::numeric_limits<int32_t>::max());
         TORCH_CHECK_VALUE(p.prefix_is_int64 != kOneToken || seq >= 1, kExtendOp, ": seq_lens[", i, "] is ", seq,
@@ -227,7 +232,7 @@ Needs extend_needs(const std::optional<at::Tensor>& prefix_lens, const at::Tenso
         const ExtendCounts counts = extend_counts(row, p);
         add_counts(total, counts);
         if (counts.c128_pages > 0) {
-            const int64_t begin = pages_for(groups_in(prefix, kRatioC128), p.c128_page_shift);
+            const int64_t begin = pages_for(groups_in(row.prefix, kRatioC128), p.c128_page_shift);
             columns.insert(columns.end(), {i, begin, begin + counts.c128_pages});
         }
     }
