@@ -32,8 +32,9 @@ def main() -> None:
     print_header(f"SGLang {arguments.version}", f"context {arguments.context}, medians")
     for rows in arguments.rows:
         for name, make in cases(rows, arguments.context):
-            theirs, ours = make(), make()
+            theirs = make()
             with plug_in():
+                ours = make()
                 after = operations(ours.call_and_undo)
             before = operations(theirs.call_and_undo)
             slow, fast = medians(theirs, ours)
@@ -41,7 +42,11 @@ def main() -> None:
 
 
 class Allocation:
-    """One allocation with its table writes, which can be taken back."""
+    """One allocation with its table writes, which can be taken back.
+
+    The functions are those that are in place when it is made, as in an engine that has loaded the plug-in or not:
+    putting them into their classes for every call would make Python forget what it knows of these.
+    """
 
     def __init__(self, lengths: list[int], ends: list[int], *, decode: bool = False) -> None:
         import torch
@@ -61,17 +66,19 @@ class Allocation:
         last = pools.pool.req_to_token[index, prefix - 1].to(torch.int64)
         tables = dict(req_pool_indices=index, req_to_token_pool=pools.pool)
         total = int((seq - prefix).sum())
+        alloc_decode, alloc_extend = pools.allocator.alloc_decode, pools.allocator.alloc_extend
+        write_decode, write_extend = sgl.hooks.maybe_write_dsv4_decode, sgl.hooks.maybe_write_dsv4_extend
 
         def call() -> None:
             if decode:
-                bundle = pools.allocator.alloc_decode(seq, seq, last, **tables)
+                bundle = alloc_decode(seq, seq, last, **tables)
             else:
-                bundle = pools.allocator.alloc_extend(prefix, prefix, seq, seq, last, total, **tables)
+                bundle = alloc_extend(prefix, prefix, seq, seq, last, total, **tables)
             batch = SimpleNamespace(out_cache_loc_dsv4=bundle, req_pool_indices_cpu=index, **tables)
             if decode:
-                sgl.hooks.maybe_write_dsv4_decode(batch, seq, 1)
+                write_decode(batch, seq, 1)
             else:
-                sgl.hooks.maybe_write_dsv4_extend(batch, index, prefix, seq)
+                write_extend(batch, index, prefix, seq)
 
         self.call = call
         self._lists = pools.free_lists()
@@ -134,8 +141,7 @@ def medians(theirs: Allocation, ours: Allocation, rounds: int = 30) -> list[floa
     times: list[list[float]] = [[], []]
     for _ in range(rounds):
         times[0].append(timed(theirs))
-        with plug_in():
-            times[1].append(timed(ours))
+        times[1].append(timed(ours))
     return [statistics.median(taken) * 1e6 for taken in times]
 
 
