@@ -23,10 +23,9 @@ import dsv4_npu_ops.ops  # noqa: F401  (loading it registers torch.ops.dsv4_npu_
 from dsv4_npu_ops.engines.hooks import Hook, Unexpected
 from dsv4_npu_ops.engines.sglang import c128_pages
 from dsv4_npu_ops.engines.sglang.allocator_shadow import beside_allocation
-from dsv4_npu_ops.engines.sglang.step_call import launch
 
-_needs = torch.ops.dsv4_npu_ops.extend_from_lists.needs
-_extend_from_lists = torch.ops.dsv4_npu_ops.extend_from_lists.default
+_needs = torch.ops.dsv4_npu_ops.extend_from_lists.needs._op
+_extend_from_lists = torch.ops.dsv4_npu_ops.extend_from_lists.default._op
 _KNOWN = "_dsv4_npu_ops_known"  # of an allocator: its pools, once they were looked at
 _ALLOCATOR = "sglang.srt.hardware_backend.npu.dsv4.dsv4_allocator.DSV4NPUTokenToKVPoolAllocator"
 
@@ -98,54 +97,74 @@ def _extend(
 ) -> Any:
     """SGLang's bundle, or None when a pool is short. rows: as the op takes them; host_lens: prefixes and lengths."""
     requests, prefix_lens, seq_lens, last_loc = rows
+    prefix_lens_cpu, seq_lens_cpu = host_lens
     if request_pool is None or requests is None:
         raise Unexpected("no req_pool_indices or req_to_token_pool")
-    _check_host(host_lens, prefix_lens)
+    for lens in host_lens if prefix_lens is not None else host_lens[1:]:
+        if not (isinstance(lens, Tensor) and lens.is_cpu):
+            raise Unexpected("lengths that are no vector on the host")
     full, swa, c128 = _pools(allocator)
-    page_size = allocator.page_size
-    needs = launch(_needs, *host_lens, page_size, c128.page_size, swa_tail)
+    page_size, c128_page_size = allocator.page_size, c128.page_size
+    # No function around either op: between SGLang's own steps Python runs from cold memory, where each one counts.
+    try:
+        needs = _needs(prefix_lens_cpu, seq_lens_cpu, page_size, c128_page_size, swa_tail)
+    except ValueError as error:
+        raise Unexpected(str(error)) from None
     tokens, num_c4, num_c128, full_pages, swa_pages, num_c128_pages, new_columns = needs
     if tokens != num_tokens:
         raise Unexpected("extend_num_tokens that is not the sum of the rows")
-    if requests.shape != host_lens[1].shape:
+    if requests.shape != seq_lens_cpu.shape:
         raise Unexpected("rows of different numbers on host and device")
-    taken = (full, full_pages), (swa, swa_pages), (c128, num_c128_pages)
-    short = [(pool, count) for pool, count in taken if count > pool.free_pages.shape[0]]
-    for pool, count in short:
-        if count > pool.available_size() // pool.page_size:
+    full_list, swa_list, c128_list = full.free_pages, swa.free_pages, c128.free_pages
+    if full_pages > full_list.shape[0] or swa_pages > swa_list.shape[0] or num_c128_pages > c128_list.shape[0]:
+        if not _merge((full, full_pages), (swa, swa_pages), (c128, num_c128_pages)):
             return None
+        full_list, swa_list, c128_list = full.free_pages, swa.free_pages, c128.free_pages
     if num_c128_pages:
         c128_pages.track(allocator, request_pool)
-    for pool, _ in short:
-        pool.merge_and_sort_free()
-    *loc, replaced = launch(
-        _extend_from_lists,
-        requests,
-        prefix_lens,
-        seq_lens,
-        last_loc,
-        full.free_pages,
-        swa.free_pages,
-        c128.free_pages,
-        allocator.full_to_swa_index_mapping,
-        request_pool.req_to_c128_sidecar,
-        allocator.c128_page_refcount,
-        tokens,
-        num_c4,
-        num_c128,
-        num_c128_pages,
-        page_size,
-        c128.page_size,
-        swa_tail,
-    )
-    for pool, count in taken:
-        if count:
-            pool.free_pages = pool.free_pages[count:]
+    try:
+        full_loc, swa_loc, c4_loc, c128_loc, replaced = _extend_from_lists(
+            requests,
+            prefix_lens,
+            seq_lens,
+            last_loc,
+            full_list,
+            swa_list,
+            c128_list,
+            allocator.full_to_swa_index_mapping,
+            request_pool.req_to_c128_sidecar,
+            allocator.c128_page_refcount,
+            tokens,
+            num_c4,
+            num_c128,
+            num_c128_pages,
+            page_size,
+            c128_page_size,
+            swa_tail,
+        )
+    except ValueError as error:
+        raise Unexpected(str(error)) from None
+    if full_pages:
+        full.free_pages = full_list[full_pages:]
+    if swa_pages:
+        swa.free_pages = swa_list[swa_pages:]
+    if num_c128_pages:
+        c128.free_pages = c128_list[num_c128_pages:]
     # As SGLang has it where no group is completed, its type included.
-    loc[3] = loc[3] if num_c128 else allocator._empty_loc
-    bundle = _bundle_type()(*loc)
+    bundle = _bundle_type()(full_loc, swa_loc, c4_loc, c128_loc if num_c128 else allocator._empty_loc)
     c128_pages.mark_written(bundle, request_pool, replaced, new_columns.tolist() if num_c128_pages else [])
     return bundle
+
+
+def _merge(*needed: tuple[Any, int]) -> bool:
+    """Merges the pages that were given back into lists that are short; False, and nothing done, where that is not
+    enough. needed: pools, and the pages that each is asked for."""
+    short = [(pool, count) for pool, count in needed if count > pool.free_pages.shape[0]]
+    if any(count > pool.available_size() // pool.page_size for pool, count in short):
+        return False
+    for pool, _ in short:
+        pool.merge_and_sort_free()
+    return True
 
 
 @cache
@@ -153,14 +172,6 @@ def _bundle_type() -> Callable[..., Any]:
     from sglang.srt.model_executor.forward_batch_info import DSV4OutCacheLoc
 
     return DSV4OutCacheLoc  # type: ignore[no-any-return]
-
-
-def _check_host(host_lens: tuple[Any, Any], prefix_lens: Tensor | None) -> None:
-    """Raises Unexpected unless lengths are tensors on the host; the op checks the rest."""
-    prefixes, lengths = host_lens
-    has_prefixes = prefix_lens is None or (isinstance(prefixes, Tensor) and prefixes.is_cpu)
-    if not (has_prefixes and isinstance(lengths, Tensor) and lengths.is_cpu):
-        raise Unexpected("lengths that are no vector on the host")
 
 
 def _pools(allocator: Any) -> tuple[Any, Any, Any]:
