@@ -136,7 +136,7 @@ def plug_in() -> Any:
     return ours()
 
 
-def medians(theirs: Allocation, ours: Allocation, rounds: int = 30) -> list[float]:
+def medians(theirs: Allocation, ours: Allocation, rounds: int = 100) -> list[float]:
     """Microseconds of each call, taken in turns."""
     times: list[list[float]] = [[], []]
     for _ in range(rounds):

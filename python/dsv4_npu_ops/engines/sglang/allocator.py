@@ -113,7 +113,7 @@ def _extend(
     tokens, num_c4, num_c128, full_pages, swa_pages, num_c128_pages, new_columns = needs
     if tokens != num_tokens:
         raise Unexpected("extend_num_tokens that is not the sum of the rows")
-    if requests.shape != seq_lens_cpu.shape:
+    if requests.numel() != seq_lens_cpu.numel():
         raise Unexpected("rows of different numbers on host and device")
     full_list, swa_list, c128_list = full.free_pages, swa.free_pages, c128.free_pages
     if full_pages > full_list.shape[0] or swa_pages > swa_list.shape[0] or num_c128_pages > c128_list.shape[0]:

@@ -70,25 +70,26 @@ def mark_written(bundle: Any, request_pool: Any, replaced: Tensor, new_columns: 
     setattr(bundle, _REPLACED, (replaced, new_columns))
 
 
-def is_written(bundle: Any) -> bool:
-    """Whether the allocation of a bundle has put its pages into the sidecar."""
-    return hasattr(bundle, _REPLACED)
-
-
-def release_replaced(request_pool: Any, bundle: Any, requests: Callable[[], Sequence[int]]) -> None:
+def release_replaced(request_pool: Any, bundle: Any, requests: Callable[[], Sequence[int]]) -> bool:
     """What is left of the table writes of a written bundle: pages that new ones have replaced lose the request.
 
     Args:
         requests: gives the rows of the request pool, by row of the batch; called where c128 pages were taken.
+
+    Returns:
+        Whether the allocation of the bundle has put its pages into the sidecar; nothing is done otherwise.
     """
-    replaced, new_columns = getattr(bundle, _REPLACED)
+    written = getattr(bundle, _REPLACED, None)
+    if written is None:
+        return False
+    replaced, new_columns = written
     setattr(bundle, _REPLACED, (replaced, []))  # once
     if not new_columns:
-        return
+        return True
     in_use = getattr(request_pool, _COLUMNS)
     if in_use is None:
         _release(request_pool, replaced, new_columns)
-        return
+        return True
     rows, done = requests(), 0
     for i, begin, end in new_columns:
         row = rows[i]
@@ -96,6 +97,7 @@ def release_replaced(request_pool: Any, bundle: Any, requests: Callable[[], Sequ
             _release(request_pool, replaced[done:], [(i, begin, end)])
         in_use[row] = max(in_use[row], end)
         done += end - begin
+    return True
 
 
 def _release(request_pool: Any, replaced: Tensor, new_columns: list[tuple[int, int, int]]) -> None:

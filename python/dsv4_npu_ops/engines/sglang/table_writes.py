@@ -25,33 +25,28 @@ def maybe_write_dsv4_extend(
     seq_lens_cpu: Tensor,
 ) -> None:
     """``maybe_write_dsv4_extend``, behind the allocation of a prefill chunk or of a reservation."""
-    bundle = batch.out_cache_loc_dsv4
-    if not c128_pages.is_written(bundle):
-        return original(batch, req_pool_indices_cpu, prefix_lens_cpu, seq_lens_cpu)
-    c128_pages.release_replaced(batch.req_to_token_pool, bundle, lambda: req_pool_indices_cpu.tolist())
+    bundle, pool = batch.out_cache_loc_dsv4, batch.req_to_token_pool
+    if not c128_pages.release_replaced(pool, bundle, lambda: req_pool_indices_cpu.tolist()):
+        original(batch, req_pool_indices_cpu, prefix_lens_cpu, seq_lens_cpu)
 
 
 def maybe_write_dsv4_decode(original: Callable[..., Any], batch: Any, seq_lens_cpu: Tensor, token_per_req: int) -> None:
     """``maybe_write_dsv4_decode``. SGLang's own waits for the device to know the requests of the batch."""
-    bundle = batch.out_cache_loc_dsv4
-    if not c128_pages.is_written(bundle):
-        return original(batch, seq_lens_cpu, token_per_req)
 
     def requests() -> list[int]:
         on_host = getattr(batch, "req_pool_indices_cpu", None)
         return (batch.req_pool_indices if on_host is None else on_host).tolist()
 
-    c128_pages.release_replaced(batch.req_to_token_pool, bundle, requests)
+    if not c128_pages.release_replaced(batch.req_to_token_pool, batch.out_cache_loc_dsv4, requests):
+        original(batch, seq_lens_cpu, token_per_req)
 
 
 def write_dsv4_prealloc_tables(
     original: Callable[..., Any], req_to_token_pool: Any, req: Any, prefix_len: int, fill_len: int, bundle: Any
 ) -> None:
     """``write_dsv4_prealloc_tables``, behind a decode instance's reservation of one prompt."""
-    if not c128_pages.is_written(bundle):
-        return original(req_to_token_pool, req, prefix_len, fill_len, bundle)
-
-    c128_pages.release_replaced(req_to_token_pool, bundle, lambda: [int(c128_pages.row_of(req))])
+    if not c128_pages.release_replaced(req_to_token_pool, bundle, lambda: [int(c128_pages.row_of(req))]):
+        original(req_to_token_pool, req, prefix_len, fill_len, bundle)
 
 
 def _of_batch(batch: Any, *_: Any, **__: Any) -> tuple[Any, Any]:
