@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <numeric>
+#include <type_traits>
 
 #include "common/pool_address.h"
 #include "cpu/slot_runs.h"
@@ -91,23 +93,22 @@ class PoolSlots {
         }
     }
 
-    // The largest slot of the units begin, begin + stride, .. below end of a request, or kNoSlot. Also for a slot that no
-    // 32-bit output could hold.
-    int64_t largest_slot(int32_t pool, int64_t request, int64_t begin, int64_t end, int64_t stride) const {
+    // Whether the slots of the units begin, begin + stride, .. below end of a request are below `limit`, 1 or more, also
+    // those that no 32-bit output could hold. False may also mean that a table holds a number far below 0.
+    bool all_below(int32_t pool, int64_t request, int64_t begin, int64_t end, int64_t stride, int64_t limit) const {
         const PoolAddress& a = pools_[pool];
-        int64_t largest = kNoSlot;
+        bool below = true;
         if (a.kind == kSlots && begin < end) {
             with_entries(pool, slot_entry_elems(request, begin, a), [&](const auto* entries) {
-                const int64_t count = ceil_div(end - begin, stride);
-                const int64_t found = slot_of_entry(largest_entry(entries, count, stride * unit_columns(a)), a);
-                largest = found > 0 ? found : kNoSlot;
+                below = entries_below(entries, ceil_div(end - begin, stride), stride * unit_columns(a),
+                                      limit << a.slot_shift);
             });
-            return largest;
+            return below;
         }
         for (int64_t unit = begin; unit < end; unit += stride) {
-            largest = std::max(largest, slot(pool, request, unit));
+            below = below && slot(pool, request, unit) < limit;
         }
-        return largest;
+        return below;
     }
 
   private:
@@ -144,19 +145,22 @@ class PoolSlots {
         }
     }
 
+    // By the sign of limit - 1 - entry, which takes half as long as the largest entry does.
     template <typename Entry>
-    static Entry largest_entry(const Entry* entries, int64_t count, int64_t stride) {
-        Entry largest = 0;
+    static bool entries_below(const Entry* entries, int64_t count, int64_t stride, int64_t limit) {
+        using Unsigned = std::make_unsigned_t<Entry>;  // differences may wrap
+        const auto most = static_cast<Unsigned>(std::min<int64_t>(limit - 1, std::numeric_limits<Entry>::max()));
+        Unsigned signs = 0;
         if (stride == 1) {  // a loop of its own, which compilers know how to make wide
             for (int64_t k = 0; k < count; ++k) {
-                largest = std::max(largest, entries[k]);
+                signs |= most - static_cast<Unsigned>(entries[k]);
             }
-            return largest;
+        } else {
+            for (int64_t k = 0; k < count; ++k) {
+                signs |= most - static_cast<Unsigned>(entries[k * stride]);
+            }
         }
-        for (int64_t k = 0; k < count; ++k) {
-            largest = std::max(largest, entries[k * stride]);
-        }
-        return largest;
+        return static_cast<Entry>(signs) >= 0;
     }
 
     template <typename Entry, typename T>

@@ -98,7 +98,7 @@ void check_mapped_units(const char* op, int64_t i, const ScannedRow& row, const 
                         int32_t mapped, int64_t begin, int64_t end, int64_t stride) {
     const int32_t base = p.pools[mapped].base;
     const int64_t entries = p.pools[mapped].row_elems;
-    if (slots.largest_slot(base, row.request, begin, end, stride) < entries) {
+    if (entries > 0 && slots.all_below(base, row.request, begin, end, stride, entries)) {
         return;
     }
     for (int64_t unit = begin; unit < end; unit += stride) {

@@ -52,6 +52,7 @@ SPOILT = {
     "as it is": lambda slots, mapping: None,
     "one full slot is none": lambda slots, mapping: slots[1].__setitem__(210, 0),
     "one full slot is negative": lambda slots, mapping: slots[1].__setitem__(210, -3),
+    "one full slot is as negative as can be": lambda slots, mapping: slots[1].__setitem__(210, -(2**31)),
     "full slots are swapped": lambda slots, mapping: slots[1].__setitem__(
         slice(210, 212), slots[1, 210:212].flip(0).clone()
     ),
@@ -103,6 +104,19 @@ def test_a_run_up_to_the_last_entry_of_a_mapping_and_one_beyond_it():
     assert out.out_swa_loc.tolist() == wanted(slots[row], mapping, end - 40, end, False)
     with pytest.raises(ValueError, match=rf"mapping of pool swa has {last} entries, expected one for slot {last}"):
         run(tables_of(slots, mapping[:last], torch.int32, torch.int64), lengths, widths)
+
+
+@pytest.mark.cpu_only
+@pytest.mark.parametrize("dtype, beyond", [(torch.int32, 2**31 - 1), (torch.int64, 2**31), (torch.int64, 2**63 - 1)])
+@pytest.mark.parametrize("at", [195, 210, 394])
+def test_a_slot_far_beyond_a_mapping(dtype, beyond, at):
+    slots, mapping = fresh()
+    slots[1, at] = beyond
+    message = (
+        rf"mapping of pool swa has {len(mapping)} entries, expected one for slot {beyond} of pool full \(token {at}"
+    )
+    with pytest.raises(ValueError, match=message):
+        run(tables_of(slots, mapping, dtype, torch.int64), [0, 395, 0], [0, 200, 0])
 
 
 @pytest.mark.cpu_only
