@@ -93,8 +93,8 @@ class PoolSlots {
         }
     }
 
-    // Whether the slots of the units begin, begin + stride, .. below end of a request are below `limit`, 1 or more, also
-    // those that no 32-bit output could hold. False may also mean that a table holds a number far below 0.
+    // Whether the slots of the units begin, begin + stride, .. below end of a request are below `limit`, 1 or more,
+    // also those that no 32-bit output could hold. False may also mean that a table holds a number far below 0.
     bool all_below(int32_t pool, int64_t request, int64_t begin, int64_t end, int64_t stride, int64_t limit) const {
         const PoolAddress& a = pools_[pool];
         bool below = true;

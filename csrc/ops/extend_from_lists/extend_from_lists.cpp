@@ -93,7 +93,9 @@ ExtendFromListsParams check_extend_from_lists(const ExtendTensors& tensors, int6
 }
 
 ExtendedSlots empty_extended_slots(const ExtendFromListsParams& p, const at::Tensor& on) {
-    const auto slots = [&](at::ScalarType dtype, int64_t entries) { return empty_tensor(dtype, {entries}, on.device()); };
+    const auto slots = [&](at::ScalarType dtype, int64_t entries) {
+        return empty_tensor(dtype, {entries}, on.device());
+    };
     return ExtendedSlots{slots(at::kInt, p.num_tokens), slots(at::kLong, p.num_tokens), slots(at::kInt, p.num_c4),
                          slots(at::kInt, p.num_c128), slots(at::kInt, p.num_replaced)};
 }
