@@ -40,9 +40,10 @@ DSV4_HOST_DEVICE constexpr int64_t row_array_elems(int64_t num_rows) {
 
 static_assert((kRowArrays * row_array_elems(kMaxDeviceRows) + kTileEntries + kScratchElems) * 4 <= kUbBudgetBytes);
 
-// UB of a scan of at most `lanes` rows by V, with so many areas of the caller's own (device/lane_scan.h), in int32.
-DSV4_HOST_DEVICE constexpr int64_t lane_scan_elems(int64_t lanes, int64_t areas) {
-    return (areas + 7) * (lanes + kLaneElems) + 2 * (lanes / 2);
+// UB of a scan of at most `lanes` rows by V, with so many areas of the caller's own and sums at a time
+// (device/lane_scan.h), in int32.
+DSV4_HOST_DEVICE constexpr int64_t lane_scan_elems(int64_t lanes, int64_t areas, int64_t sums = 1) {
+    return (areas + 5) * (lanes + kLaneElems) + 2 * sums * (lanes + kLaneElems + lanes / 2);
 }
 
 constexpr int64_t kGrainBytes = 16 * 1024;  // output of a block, as far as there are cores

@@ -7,8 +7,8 @@
 
 namespace dsv4::kernel {
 
-// lanes: a power of two, at least 16.
-template <int64_t lanes, int64_t areas>
+// lanes: a power of two, at least 16. areas: of the caller's own. sums: that are made at a time.
+template <int64_t lanes, int64_t areas, int64_t most_sums = 1>
 class LaneScan {
   public:
     static constexpr uint32_t kLanes = static_cast<uint32_t>(lanes);
@@ -16,32 +16,31 @@ class LaneScan {
     // scratch: lane_scan_elems. iota: at least kLanes + 1.
     __aicore__ inline void init(const LocalTensor<int32_t>& iota, const LocalTensor<int32_t>& scratch) {
         iota_ = iota;
-        scratch_ = scratch;
-        faults_ = scratch;
-        aux_ = scratch[kArea];
-        fresh_ = scratch[2 * kArea];
-        offsets_ = scratch[3 * kArea];
-        wide_offsets_ = scratch[4 * kArea];
+        for (uint32_t area = 0; area < kOwn + static_cast<uint32_t>(areas); ++area) {
+            areas_[area] = scratch[area * kArea];
+        }
+        for (uint32_t area = 0; area < 2 * static_cast<uint32_t>(most_sums); ++area) {
+            sums_[area] = scratch[(kOwn + static_cast<uint32_t>(areas)) * kArea + area * (kZeros + kArea)];
+        }
     }
 
     // Starts on n rows, at least one.
     __aicore__ inline void begin(uint32_t n) {
         n_ = static_cast<int32_t>(n);
-        AscendC::Duplicate(faults_, int32_t{0}, static_cast<int32_t>(kLanes));
-        AscendC::Muls(offsets_, iota_, int32_t{4}, n_ + 1);
-        AscendC::Muls(wide_offsets_, iota_, int32_t{8}, n_ + 1);
+        AscendC::Duplicate(faults(), int32_t{0}, static_cast<int32_t>(kLanes));
+        AscendC::Muls(offsets(4), iota_, int32_t{4}, n_ + 1);
+        AscendC::Muls(offsets(8), iota_, int32_t{8}, n_ + 1);
         AscendC::PipeBarrier<PIPE_V>();
     }
 
     __aicore__ inline int32_t rows() const { return n_; }
 
     // The caller's, with room for kLanes + 8.
-    __aicore__ inline LocalTensor<int32_t> area(uint32_t number) const { return scratch_[(kOwn + number) * kArea]; }
+    __aicore__ inline const LocalTensor<int32_t>& area(uint32_t number) const { return areas_[kOwn + number]; }
 
     // Numbers that are not 0 are faults.
     __aicore__ inline void must_be_zero(const LocalTensor<int32_t>& values) const {
-        const LocalTensor<uint16_t> bits = faults_.template ReinterpretCast<uint16_t>();
-        AscendC::Or(bits, bits, values.template ReinterpretCast<uint16_t>(), 2 * n_);
+        note_faults(values);
         AscendC::PipeBarrier<PIPE_V>();
     }
 
@@ -50,92 +49,113 @@ class LaneScan {
     __aicore__ inline void take_within(const LocalTensor<int32_t>& to, const LocalTensor<int32_t>& from,
                                        int64_t most) const {
         clamp(to, from, 0, most);
-        AscendC::Sub(aux_, from, to, n_);
+        AscendC::Sub(aux(), from, to, n_);
         AscendC::PipeBarrier<PIPE_V>();
-        must_be_zero(aux_);
+        must_be_zero(aux());
     }
 
     // The same where `live` is 1; 0 where it is 0.
     __aicore__ inline void take_live_within(const LocalTensor<int32_t>& to, const LocalTensor<int32_t>& from,
                                             const LocalTensor<int32_t>& live, int64_t most) const {
-        AscendC::Mul(fresh_, from, live, n_);
+        AscendC::Mul(fresh(), from, live, n_);
         AscendC::PipeBarrier<PIPE_V>();
-        take_within(to, fresh_, most);
+        take_within(to, fresh(), most);
     }
 
     // Numbers from 0 to `most`, as many entries after each row's own as `shift` says.
     __aicore__ inline void take(const LocalTensor<int32_t>& to, const RowValues& values, uint32_t shift,
                                 int64_t most) const {
+        gather_numbers(values, shift);
         if (values.is_int64()) {
-            gather_words(fresh_, values, shift, 1);
-            must_be_zero(fresh_);
+            note_faults(aux());
         }
-        gather_words(fresh_, values, shift, 0);
-        take_within(to, fresh_, most);
+        take_within(to, fresh(), most);
     }
 
     // The same where `live` is 1; 0 where it is 0, whatever stands there.
     __aicore__ inline void take_live(const LocalTensor<int32_t>& to, const RowValues& values,
                                      const LocalTensor<int32_t>& live, int64_t most, uint32_t shift = 0) const {
+        gather_numbers(values, shift);
+        AscendC::Mul(fresh(), fresh(), live, n_);
         if (values.is_int64()) {
-            gather_words(fresh_, values, shift, 1);
-            AscendC::Mul(fresh_, fresh_, live, n_);
+            AscendC::Mul(aux(), aux(), live, n_);
             AscendC::PipeBarrier<PIPE_V>();
-            must_be_zero(fresh_);
+            note_faults(aux());
+        } else {
+            AscendC::PipeBarrier<PIPE_V>();
         }
-        gather_words(fresh_, values, shift, 0);
-        take_live_within(to, fresh_, live, most);
+        take_within(to, fresh(), most);
     }
 
     // Numbers from 0 to `most`, or negative ones, for which `live` becomes 0, else 1, and the number 0.
     __aicore__ inline void take_if_positive(const LocalTensor<int32_t>& to, const LocalTensor<int32_t>& live,
                                             const RowValues& values, int64_t most) const {
         gather_words(to, values, 0, 0);
-        clamp(aux_, to, -1, 0);
+        clamp(aux(), to, -1, 0);
         if (values.is_int64()) {
             // The high word has the sign, -1 or 0 once it is cut off, and no low word of a positive number has one.
             gather_words(live, values, 0, 1);
             clamp(live, live, -1, 1);
-            AscendC::Sub(aux_, aux_, live, n_);
+            AscendC::Sub(aux(), aux(), live, n_);
             AscendC::PipeBarrier<PIPE_V>();
-            AscendC::Mins(aux_, aux_, int32_t{0}, n_);
+            AscendC::Mins(aux(), aux(), int32_t{0}, n_);
             AscendC::PipeBarrier<PIPE_V>();
-            must_be_zero(aux_);
+            must_be_zero(aux());
             AscendC::Mins(live, live, int32_t{0}, n_);
             AscendC::PipeBarrier<PIPE_V>();
             AscendC::Adds(live, live, int32_t{1}, n_);
         } else {
-            AscendC::Adds(live, aux_, int32_t{1}, n_);
+            AscendC::Adds(live, aux(), int32_t{1}, n_);
         }
         AscendC::PipeBarrier<PIPE_V>();
         take_live_within(to, to, live, most);
     }
 
-    // Where add_up() expects its numbers. Their sum and `before` together stay within int32.
-    __aicore__ inline LocalTensor<int32_t> addends() const { return zeros(0)[kZeros]; }
+    // Where add_up() expects the numbers of a sum. They and `before` together stay within int32.
+    __aicore__ inline LocalTensor<int32_t> addends(uint32_t sum = 0) const { return sums(sum, 0)[kZeros]; }
 
     // to[i] = before + the sum of the first i addends, for n + 1 entries, which S reads; by doubling. Numbers less than
     // 8 apart do not lie at 32-byte boundaries, so that V gathers them.
     __aicore__ inline void add_up(const LocalTensor<int32_t>& to, int64_t before) const {
-        // Behind zeros.
-        const LocalTensor<int32_t> from[2] = {zeros(0), zeros(1)};
-        const LocalTensor<int32_t> sums[2] = {from[0][kZeros], from[1][kZeros]};
-        AscendC::Duplicate(from[0], int32_t{0}, static_cast<int32_t>(kZeros));
-        AscendC::Duplicate(from[1], int32_t{0}, static_cast<int32_t>(kZeros));
+        const LocalTensor<int32_t> targets[1] = {to};
+        const int64_t already[1] = {before};
+        add_up_all<1>(targets, already);
+    }
+
+    // The same of several sums together, which takes hardly longer than one.
+    template <uint32_t num_sums>
+    __aicore__ inline void add_up_all(const LocalTensor<int32_t> (&to)[num_sums],
+                                      const int64_t (&before)[num_sums]) const {
+        static_assert(num_sums <= most_sums);
+        for (uint32_t sum = 0; sum < num_sums; ++sum) {
+            AscendC::Duplicate(sums(sum, 0), int32_t{0}, static_cast<int32_t>(kZeros));
+            AscendC::Duplicate(sums(sum, 1), int32_t{0}, static_cast<int32_t>(kZeros));
+        }
         AscendC::PipeBarrier<PIPE_V>();
         uint32_t turn = 0;
         for (uint32_t distance = 1; distance < static_cast<uint32_t>(n_); distance *= 2) {
-            if (distance < static_cast<uint32_t>(kLaneElems)) {
-                gather(aux_, from[turn], 4, (kZeros - distance) * 4, n_);
-                AscendC::Add(sums[1 - turn], sums[turn], aux_, n_);
-            } else {
-                AscendC::Add(sums[1 - turn], sums[turn], from[turn][kZeros - distance], n_);
+            const bool gathers = distance < static_cast<uint32_t>(kLaneElems);
+            if (gathers) {
+                for (uint32_t sum = 0; sum < num_sums; ++sum) {
+                    gather_ahead(near(sum), sums(sum, turn), distance, n_);
+                }
+                AscendC::PipeBarrier<PIPE_V>();
+            }
+            for (uint32_t sum = 0; sum < num_sums; ++sum) {
+                const LocalTensor<int32_t> from = sums(sum, turn);
+                AscendC::Add(sums(sum, 1 - turn)[kZeros], from[kZeros], gathers ? near(sum) : from[kZeros - distance],
+                             n_);
             }
             AscendC::PipeBarrier<PIPE_V>();
             turn = 1 - turn;
         }
-        gather(to, from[turn], 4, (kZeros - 1) * 4, n_ + 1);
-        AscendC::Adds(to, to, static_cast<int32_t>(before), n_ + 1);
+        for (uint32_t sum = 0; sum < num_sums; ++sum) {
+            gather_ahead(to[sum], sums(sum, turn), 1, n_ + 1);
+        }
+        AscendC::PipeBarrier<PIPE_V>();
+        for (uint32_t sum = 0; sum < num_sums; ++sum) {
+            AscendC::Adds(to[sum], to[sum], static_cast<int32_t>(before[sum]), n_ + 1);
+        }
     }
 
     // Whether nothing is wrong with any row. S may read and write afterwards what V has made.
@@ -144,14 +164,14 @@ class LaneScan {
         while (left / 2 >= n_ && left > kLaneElems) {
             left /= 2;
         }
-        const LocalTensor<uint16_t> bits = faults_.template ReinterpretCast<uint16_t>();
+        const LocalTensor<uint16_t> bits = faults().template ReinterpretCast<uint16_t>();
         while (left > kLaneElems) {
             left /= 2;
             AscendC::Or(bits, bits, bits[static_cast<uint32_t>(2 * left)], 2 * left);
             AscendC::PipeBarrier<PIPE_V>();
         }
         order<AscendC::HardEvent::V_S>();
-        const LocalTensor<int64_t> pairs = faults_.template ReinterpretCast<int64_t>();
+        const LocalTensor<int64_t> pairs = faults().template ReinterpretCast<int64_t>();
         int64_t fault = 0;
         for (uint32_t pair = 0; pair < static_cast<uint32_t>(kLaneElems) / 2; ++pair) {
             fault |= pairs.GetValue(pair);
@@ -164,10 +184,35 @@ class LaneScan {
     static constexpr uint32_t kArea = kLanes + static_cast<uint32_t>(kLaneElems);
     static constexpr uint32_t kZeros = kLanes / 2;  // in front of what is added up
     static constexpr uint32_t kOwn = 5;
+    static_assert(most_sums <= 2);
 
-    // What is added up, in turns, begins behind zeros.
-    __aicore__ inline LocalTensor<int32_t> zeros(uint32_t turn) const {
-        return scratch_[(kOwn + static_cast<uint32_t>(areas)) * kArea + turn * (kZeros + kArea)];
+    __aicore__ inline const LocalTensor<int32_t>& faults() const { return areas_[0]; }
+    __aicore__ inline const LocalTensor<int32_t>& aux() const { return areas_[1]; }
+    __aicore__ inline const LocalTensor<int32_t>& fresh() const { return areas_[2]; }  // not checked yet
+    // Of an element of `bytes` bytes: iota times that.
+    __aicore__ inline const LocalTensor<int32_t>& offsets(uint32_t bytes) const { return areas_[bytes == 4 ? 3 : 4]; }
+    // Of one sum, in two turns.
+    __aicore__ inline const LocalTensor<int32_t>& sums(uint32_t sum, uint32_t turn) const {
+        return sums_[2 * sum + turn];
+    }
+    // Numbers that do not lie at 32-byte boundaries.
+    __aicore__ inline const LocalTensor<int32_t>& near(uint32_t sum) const { return sum == 0 ? aux() : fresh(); }
+
+    // must_be_zero before the caller's next barrier.
+    __aicore__ inline void note_faults(const LocalTensor<int32_t>& values) const {
+        const LocalTensor<uint16_t> bits = faults().template ReinterpretCast<uint16_t>();
+        AscendC::Or(bits, bits, values.template ReinterpretCast<uint16_t>(), 2 * n_);
+    }
+
+    // Of int64, aux() is the high words.
+    __aicore__ inline void gather_numbers(const RowValues& values, uint32_t shift) const {
+        const uint32_t bytes = values.is_int64() ? 8 : 4;
+        const LocalTensor<uint32_t> places = offsets(bytes).template ReinterpretCast<uint32_t>();
+        AscendC::Gather(fresh(), values.words(), places, shift * bytes, static_cast<uint32_t>(n_));
+        if (values.is_int64()) {
+            AscendC::Gather(aux(), values.words(), places, shift * bytes + 4, static_cast<uint32_t>(n_));
+        }
+        AscendC::PipeBarrier<PIPE_V>();
     }
 
     __aicore__ inline void clamp(const LocalTensor<int32_t>& to, const LocalTensor<int32_t>& from, int32_t least,
@@ -178,10 +223,16 @@ class LaneScan {
         AscendC::PipeBarrier<PIPE_V>();
     }
 
+    // to[i] = the number `distance` before the i-th one of a sum.
+    __aicore__ inline void gather_ahead(const LocalTensor<int32_t>& to, const LocalTensor<int32_t>& from,
+                                        uint32_t distance, int32_t elems) const {
+        AscendC::Gather(to, from, offsets(4).template ReinterpretCast<uint32_t>(), (kZeros - distance) * 4,
+                        static_cast<uint32_t>(elems));
+    }
+
     __aicore__ inline void gather(const LocalTensor<int32_t>& to, const LocalTensor<int32_t>& from, uint32_t elem_bytes,
                                   uint32_t base_bytes, int32_t elems) const {
-        const LocalTensor<int32_t>& offsets = elem_bytes == 4 ? offsets_ : wide_offsets_;
-        AscendC::Gather(to, from, offsets.template ReinterpretCast<uint32_t>(), base_bytes,
+        AscendC::Gather(to, from, offsets(elem_bytes).template ReinterpretCast<uint32_t>(), base_bytes,
                         static_cast<uint32_t>(elems));
         AscendC::PipeBarrier<PIPE_V>();
     }
@@ -193,10 +244,9 @@ class LaneScan {
         gather(to, values.words(), bytes, shift * bytes + word * 4, n_);
     }
 
-    LocalTensor<int32_t> faults_, aux_;
-    LocalTensor<int32_t> fresh_;                   // not checked yet
-    LocalTensor<int32_t> offsets_, wide_offsets_;  // iota times the bytes of an int32, and of an int64
-    LocalTensor<int32_t> iota_, scratch_;
+    LocalTensor<int32_t> iota_;
+    LocalTensor<int32_t> areas_[kOwn + areas];  // of scratch, and behind them
+    LocalTensor<int32_t> sums_[2 * most_sums];
     int32_t n_ = 0;
 };
 

@@ -48,14 +48,15 @@ class RowScan {
 
   private:
     static constexpr int64_t kAreas = 5;
-    static_assert(lane_scan_elems(kChunkRows, kAreas) <= kRowScanElems);
+    static constexpr int64_t kSums = 2;  // of groups of both ratios
+    static_assert(lane_scan_elems(kChunkRows, kAreas, kSums) <= kRowScanElems);
 
     // 1 for rows that bring tokens, 0 for padding.
-    __aicore__ inline LocalTensor<int32_t> live() const { return lanes_.area(0); }
-    __aicore__ inline LocalTensor<int32_t> widths() const { return lanes_.area(1); }
-    __aicore__ inline LocalTensor<int32_t> lengths() const { return lanes_.area(2); }
-    __aicore__ inline LocalTensor<int32_t> operands() const { return lanes_.area(3); }
-    __aicore__ inline LocalTensor<int32_t> fresh() const { return lanes_.area(4); }
+    __aicore__ inline const LocalTensor<int32_t>& live() const { return lanes_.area(0); }
+    __aicore__ inline const LocalTensor<int32_t>& widths() const { return lanes_.area(1); }
+    __aicore__ inline const LocalTensor<int32_t>& lengths() const { return lanes_.area(2); }
+    __aicore__ inline const LocalTensor<int32_t>& operands() const { return lanes_.area(3); }
+    __aicore__ inline const LocalTensor<int32_t>& fresh() const { return lanes_.area(4); }
 
     // row_step, and what of row_fault is about lengths.
     __aicore__ inline void row_steps(const RowValues& length_values, const RowValues& operand_values,
@@ -139,16 +140,21 @@ class RowScan {
 
     __aicore__ inline void count_groups(const ScannedRows& to, const StepTotals& totals) const {
         const int32_t n = lanes_.rows();
+        const LocalTensor<int32_t> first[2] = {fresh(), live()};
+        const LocalTensor<int32_t> last[2] = {operands(), widths()};
+        AscendC::PipeBarrier<PIPE_V>();
         AscendC::Add(lengths(), to.starts, to.counts, n);
-        for (int32_t which = 0; which < 2; ++which) {
+        AscendC::PipeBarrier<PIPE_V>();
+        for (uint32_t which = 0; which < 2; ++which) {
             const int32_t shift = which == 0 ? kShiftC4 : kShiftC128;
-            AscendC::PipeBarrier<PIPE_V>();
-            AscendC::ShiftRight(fresh(), to.starts, shift, n);
-            AscendC::ShiftRight(operands(), lengths(), shift, n);
-            AscendC::PipeBarrier<PIPE_V>();
-            AscendC::Sub(lanes_.addends(), operands(), fresh(), n);
-            lanes_.add_up(to.groups_before[which], totals.groups[which]);
+            AscendC::ShiftRight(first[which], to.starts, shift, n);
+            AscendC::ShiftRight(last[which], lengths(), shift, n);
         }
+        AscendC::PipeBarrier<PIPE_V>();
+        for (uint32_t which = 0; which < 2; ++which) {
+            AscendC::Sub(lanes_.addends(which), last[which], first[which], n);
+        }
+        lanes_.template add_up_all<2>(to.groups_before, totals.groups);
     }
 
     __aicore__ inline bool accept(uint32_t n, const ScannedRows& to, StepTotals& totals) const {
@@ -165,7 +171,7 @@ class RowScan {
     }
 
     const StepParams* p_ = nullptr;
-    LaneScan<kChunkRows, kAreas> lanes_;
+    LaneScan<kChunkRows, kAreas, kSums> lanes_;
     LocalTensor<int32_t> iota_;
     int64_t limit_ = 0;  // of a length; a longer row is one for S, good or bad
     bool counts_groups_ = false;

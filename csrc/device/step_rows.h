@@ -46,6 +46,7 @@ class StepRows {
                                    totals)) {
                 continue;
             }
+            order<AscendC::HardEvent::MTE2_S>();
             for (uint32_t i = 0; i < rows; ++i) {
                 const int64_t index = first + i;
                 keep(static_cast<uint32_t>(index), i, index >= own.begin && index < own.end, totals);
@@ -95,11 +96,12 @@ class StepRows {
     __aicore__ inline int64_t start(int64_t index) const { return starts().GetValue(static_cast<uint32_t>(index)); }
     __aicore__ inline int64_t count(int64_t index) const { return counts().GetValue(static_cast<uint32_t>(index)); }
     // kNoRequest of a row of padding.
-    __aicore__ inline int64_t request(int64_t index) const { return array(2).GetValue(static_cast<uint32_t>(index)); }
+    __aicore__ inline int64_t request(int64_t index) const { return requests().GetValue(static_cast<uint32_t>(index)); }
 
     // int32 [num_rows]
     __aicore__ inline const LocalTensor<int32_t>& starts() const { return array(0); }
     __aicore__ inline const LocalTensor<int32_t>& counts() const { return array(1); }
+    __aicore__ inline const LocalTensor<int32_t>& requests() const { return array(2); }
 
     // Tokens (shift 0) or groups of 1 << shift tokens before each row, int32 [num_rows + 1].
     __aicore__ inline const LocalTensor<int32_t>& prefix(int32_t shift) const {
@@ -137,7 +139,6 @@ class StepRows {
         if (form_has_operand(p_.form)) {
             operands_.load_chunk(first, rows + offsets());
         }
-        order<AscendC::HardEvent::MTE2_S>();
         order<AscendC::HardEvent::MTE2_V>();
     }
 
@@ -152,7 +153,7 @@ class StepRows {
         }
         starts().SetValue(index, static_cast<int32_t>(row.start));
         counts().SetValue(index, static_cast<int32_t>(row.num_new));
-        array(2).SetValue(index, is_padding(row) ? kNoRequest : static_cast<int32_t>(request));
+        requests().SetValue(index, is_padding(row) ? kNoRequest : static_cast<int32_t>(request));
         keep_totals(index, totals);
         totals.tokens += row.token_width;
         totals.groups[0] += num_groups(row, kRatioC4);
