@@ -1,6 +1,7 @@
 // Slots by tables of pages: MTE2 fetches the ids of the pages that the runs touch, V makes slots of them.
 #pragma once
 
+#include "device/page_slots.h"
 #include "device/slot_tile.h"
 
 namespace dsv4::kernel {
@@ -141,14 +142,7 @@ __aicore__ inline void slots_from_pages(const SlotTile& t, const AlikePools& poo
         const LocalTensor<int32_t> slots = t.tile(pools.pool[i]);
         AscendC::Gather(id, t.ids(pools.pool[i]), id_bytes.template ReinterpretCast<uint32_t>(), uint32_t{0}, t.used());
         AscendC::PipeBarrier<PIPE_V>();
-        AscendC::ShiftLeft(slots, id, shift, t.lanes());
-        AscendC::Maxs(page, id, int32_t{0}, t.lanes());
-        AscendC::PipeBarrier<PIPE_V>();
-        AscendC::Add(slots, slots, offset, t.lanes());
-        AscendC::Mins(page, page, int32_t{1}, t.lanes());
-        AscendC::PipeBarrier<PIPE_V>();
-        // No page, no slot.
-        AscendC::Mul(slots, slots, page, t.lanes());
+        slots_of_ids(slots, id, offset, page, shift, t.lanes());
     }
 }
 

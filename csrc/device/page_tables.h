@@ -8,6 +8,8 @@
 
 namespace dsv4::kernel {
 
+// copies: every table that is asked for holds pages of int32 one next to the other, so that nothing is gathered.
+template <bool copies>
 class PageTables {
   public:
     // scratch: kScratchElems.
@@ -79,7 +81,7 @@ class PageTables {
         pool_ = pool;
         source_ = a.kind == kMapped ? a.base : pool;
         source_table_ = table(source_);
-        contiguous_ = a.kind == kPages && a.is_int64 == 0 && columns_ <= a.columns;
+        contiguous_ = copies || (a.kind == kPages && a.is_int64 == 0 && columns_ <= a.columns);
         // What needs no 32-byte block an entry has the place of the blocks.
         tile_entries_ = static_cast<uint32_t>(contiguous_ ? (1 + kLaneElems) * kPageTileEntries : kPageTileEntries);
         out_ =
@@ -157,17 +159,23 @@ class PageTables {
             }
         }
         order<AscendC::HardEvent::MTE2_V>();
-        if (!contiguous_) {
-            gather();
-            if (p_.pools[pool_].kind == kMapped) {
-                map();
-            }
-            if (entry_shift() != 0) {
-                AscendC::ShiftRight(pages_, pages_, entry_shift(), static_cast<int32_t>(used_));
+        if constexpr (!copies) {
+            if (!contiguous_) {
+                pages_of_entries();
             }
         }
         order<AscendC::HardEvent::V_MTE3>();
         begin_tile();
+    }
+
+    __aicore__ inline void pages_of_entries() {
+        gather();
+        if (p_.pools[pool_].kind == kMapped) {
+            map();
+        }
+        if (entry_shift() != 0) {
+            AscendC::ShiftRight(pages_, pages_, entry_shift(), static_cast<int32_t>(used_));
+        }
     }
 
     // From an entry to the page: slots, unlike pages, are shifted once they are gathered.
@@ -212,24 +220,31 @@ class PageTables {
     }
 
     __aicore__ inline void fetch(const Stretch& stretch, int64_t request, const PageSpan& span) {
-        const PoolAddress& a = p_.pools[source_];
-        const uint32_t pages = static_cast<uint32_t>(span.end - span.begin);
-        if (contiguous_) {
-            // Up to the 32-byte boundaries around, nothing is named.
-            const uint32_t column = static_cast<uint32_t>(span.begin - stretch.column);
-            const uint32_t left = column % static_cast<uint32_t>(kLaneElems);
-            load_padded(pages_[stretch.area + column - left],
-                        source_table_[static_cast<uint64_t>(page_entry_elems(request, span.begin, a))], pages, left,
-                        filler());
-        } else if (a.kind == kPages) {
-            fetch_pages(stretch, request, span, a);
-        } else {
-            const int64_t unit = first_unit_of_page(span.begin, p_.pools[pool_].page_shift);
-            load_strided_rows(
-                block(stretch, span.begin),
-                source_table_[static_cast<uint64_t>(slot_entry_elems(request, unit, a)) * words(a)], pages, 1,
-                (unit_columns(a) * static_cast<int64_t>(words(a))) << p_.pools[pool_].page_shift, kLaneElems);
+        if constexpr (!copies) {
+            if (!contiguous_) {
+                fetch_entries(stretch, request, span);
+                return;
+            }
         }
+        // Up to the 32-byte boundaries around, nothing is named.
+        const uint32_t column = static_cast<uint32_t>(span.begin - stretch.column);
+        const uint32_t left = column % static_cast<uint32_t>(kLaneElems);
+        load_padded(pages_[stretch.area + column - left],
+                    source_table_[static_cast<uint64_t>(page_entry_elems(request, span.begin, p_.pools[source_]))],
+                    static_cast<uint32_t>(span.end - span.begin), left, filler());
+    }
+
+    __aicore__ inline void fetch_entries(const Stretch& stretch, int64_t request, const PageSpan& span) {
+        const PoolAddress& a = p_.pools[source_];
+        if (a.kind == kPages) {
+            fetch_pages(stretch, request, span, a);
+            return;
+        }
+        const int64_t unit = first_unit_of_page(span.begin, p_.pools[pool_].page_shift);
+        load_strided_rows(block(stretch, span.begin),
+                          source_table_[static_cast<uint64_t>(slot_entry_elems(request, unit, a)) * words(a)],
+                          static_cast<uint32_t>(span.end - span.begin), 1,
+                          (unit_columns(a) * static_cast<int64_t>(words(a))) << p_.pools[pool_].page_shift, kLaneElems);
     }
 
     // Of a table of pages: the page itself, or that of a base whose pages are of another size.

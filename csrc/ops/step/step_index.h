@@ -70,10 +70,43 @@ struct PageSpan {
     int64_t end;
 };
 
+// What the spans of a pool follow from, so that a kernel asks for the pool once and not for each row.
+struct PageSpanRule {
+    int32_t align_shift;  // a row needs the units from `lead` tokens before its start on, at a multiple of
+    int32_t lead;         // 1 << align_shift tokens
+    int32_t unit_shift;   // log2 of a unit's tokens
+    int32_t page_shift;
+};
+
+DSV4_HOST_DEVICE constexpr PageSpanRule page_span_rule(int32_t pool, int32_t window, int32_t page_shift) {
+    return pool == kSwa         ? PageSpanRule{0, window - 1, 0, page_shift}
+           : pool == kC4State   ? PageSpanRule{kShiftC4, kRatioC4 * overlap_of(kRatioC4), 0, page_shift}
+           : pool == kC128State ? PageSpanRule{kShiftC128, kRatioC128 * overlap_of(kRatioC128), 0, page_shift}
+                                : PageSpanRule{0, INT32_MAX, unit_shift(pool), page_shift};
+}
+
+// Of a row's tokens [start, end).
+DSV4_HOST_DEVICE constexpr PageSpan page_span(const PageSpanRule& rule, int64_t start, int64_t end) {
+    const int64_t needed = ((start >> rule.align_shift) << rule.align_shift) - rule.lead;
+    return PageSpan{page_of(max_of<int64_t>(0, needed), rule.page_shift),
+                    pages_for(end >> rule.unit_shift, rule.page_shift)};
+}
+
+// The windows are those of pools.h.
+DSV4_HOST_DEVICE constexpr bool keeps_windows(int64_t start, int32_t window) {
+    for (int32_t pool = 0; pool < kNumPools; ++pool) {
+        const int64_t begin = is_windowed_pool(pool) ? window_first_needed(start, pool, window) : 0;
+        if (page_span(page_span_rule(pool, window, 0), start, start).begin != begin) {
+            return false;
+        }
+    }
+    return true;
+}
+static_assert(keeps_windows(0, 1) && keeps_windows(3, 2) && keeps_windows(4, 1) && keeps_windows(131, 3) &&
+              keeps_windows(1023, 129));
+
 DSV4_HOST_DEVICE constexpr PageSpan page_span(int32_t pool, const StepRow& row, const StepParams& p) {
-    const int32_t shift = p.pools[pool].page_shift;
-    const int64_t begin = is_windowed_pool(pool) ? page_of(window_start(row.start, pool, p.window, shift), shift) : 0;
-    return PageSpan{begin, pages_for(units_in(final_length(row), pool), shift)};
+    return page_span(page_span_rule(pool, p.window, p.pools[pool].page_shift), row.start, final_length(row));
 }
 
 // First unit of a pool that lies in page `page`.
