@@ -233,4 +233,29 @@ class StepLoops {
     StepTotals before_{0, {0, 0}};
 };
 
+// Every output of a step, one block.
+__aicore__ inline void write_step(const StepAddresses& memory, const StepParams& p) {
+    AscendC::TPipe pipe;
+    StepLoops step(&pipe, memory, p);
+    const int64_t tokens = p.rows.num_tokens;
+    step.row_vectors();
+    step.positions<1>(kFieldPositions, tokens);
+    step.positions<kRatioC4>(kFieldGroupPositions, p.capacity_groups[0]);
+    step.positions<kRatioC128>(kFieldGroupPositionsC128, p.capacity_groups[1]);
+    for (const int32_t pool : {kFull, kSwa, kC4State, kC128State}) {
+        step.slots<1>(pool, tokens);
+    }
+    step.slots<kRatioC4>(kC4, p.capacity_groups[0]);
+    step.slots<kRatioC128>(kC128, p.capacity_groups[1]);
+    for (int32_t pool = 0; pool < kNumPools; ++pool) {
+        step.page_table(pool);
+    }
+    step.states<kRatioC4>();
+    step.states<kRatioC128>();
+    step.windows();
+    step.rope_rows<kRatioC4>(kStageRope);
+    step.rope_rows<kRatioC128>(kStageRope + 1);
+    step.rope_rows<1>(kStageTokenRope);
+}
+
 }  // namespace dsv4::naive

@@ -27,6 +27,7 @@ VERDICTS = OUT / "verdicts.json"
 
 ORDER = [
     "step",
+    "uniform_step",
     "draft_steps",
     "advance_step",
     "write_req_tables",

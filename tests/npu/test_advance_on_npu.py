@@ -51,7 +51,7 @@ def test_replays_move_lengths_on_in_place(sim, ops):
         sim.reset_counters()
         graph.replay()
         torch.npu.synchronize()
-        assert counted(sim, "run.") == {"run.advance_step": 1, "run.fill_step": 1}
+        assert counted(sim, "run.") == {"run.advance_step": 1, "run.fill_uniform_step": 1}
         assert not counted(sim, "copy.")
         want = ops.advance_step(cpu_tables, requests, lengths, accepted, tokens, hidden_states=hidden)
         lengths = want.seq_lens

@@ -116,7 +116,7 @@ def test_a_verify_step_is_two_launches_and_one_copy(sim, ops):
     alloc.reserve_extend([0, 2], [126, 5], [130, 9])
     ops.build_verify_step(tables, requests, lengths, 4, cos, sin, **bases, out=out)
     torch.npu.current_stream().npu_stream  # noqa: B018  empties torch_npu's own queue into the stream
-    assert counted(sim, "launch.") == {"launch.reserve_extend": 1, "launch.fill_step": 1}
+    assert counted(sim, "launch.") == {"launch.reserve_extend": 1, "launch.fill_uniform_step": 1}
     copies = {name: count for name, count in counted(sim, "copy.").items() if not name.endswith(".bytes")}
     assert list(copies.values()) == [1] and next(iter(copies)).startswith("copy.h2d.")
     assert not counted(sim, "sync.") and not counted(sim, "operator.")

@@ -121,7 +121,7 @@ def test_a_verify_step(sim, engines, form):
     buffers = out(on_npu)
     with one_step(sim) as counted:
         got = on_npu.verify(buffers)
-    assert launches(counted) == {"reserve_extend": 1, "fill_step": 1, "rope_gather": 2}
+    assert launches(counted) == {"reserve_extend": 1, "fill_uniform_step": 1, "rope_gather": 2}
     assert counted["copy.h2d.async"] == 2  # the reservation's segments; the rows and lengths
     assert counted["copy.h2d.async.bytes"] < 4096
     assert_same(got, on_cpu.verify(out(on_cpu)))
@@ -131,7 +131,7 @@ def test_a_decode_step(sim, engines):
     on_npu, on_cpu = engines
     with one_step(sim) as counted:
         got = on_npu.decode()
-    assert launches(counted) == {"reserve_extend": 1, "fill_step": 1, "rope_gather": 2}
+    assert launches(counted) == {"reserve_extend": 1, "fill_uniform_step": 1, "rope_gather": 2}
     assert counted["copy.h2d.async"] == 2
     assert_same(got, on_cpu.decode())
 

@@ -99,7 +99,7 @@ def assert_replay_equals(sim, graph, bucket, want, rows):
     graph.replay()
     torch.npu.synchronize()
     ran = {name: count for name, count in sim.counters().items() if name.startswith(("run.", "launch.", "copy."))}
-    assert ran == {"run.fill_step": 3, "run.rope_gather": 2}
+    assert ran == {"run.fill_uniform_step": 3, "run.rope_gather": 2}
     got = bucket.buffers()
     for name, value in want.buffers().items():
         assert torch.equal(got[name], value), (rows, name)

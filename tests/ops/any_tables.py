@@ -107,6 +107,13 @@ class Tables:
         wide[:, spare:] = values
         return wide.to(self._device)[:, spare:]
 
+    def add_pages(self, draw, pool, page):
+        """A table of int32 pages with room for all units of a request."""
+        columns = -(-max(1, self._context // UNIT_TOKENS[pool]) // page) + draw(st.integers(0, 2))
+        values = self._random((self._requests, columns), 1 << 18)
+        self.plain[pool] = Address("pages", values.tolist(), page=page)
+        self.given[pool] = PageTable(self._tensor(values, torch.int32, draw(st.sampled_from((0, 0, 3)))), page)
+
     def add(self, draw, pool, small):
         """small: slots must lie within a mapping."""
         tokens = UNIT_TOKENS[pool]
@@ -179,14 +186,20 @@ class AnyStep:
 
 
 @st.composite
-def any_steps(draw, device, form):
+def any_steps(draw, device, form, paged=False):
+    """paged: every pool has a table of pages, with pages of one size where their units are tokens."""
     context = draw(st.one_of(st.integers(1, 20), st.integers(120, 700)))
     num_requests, indexed = draw(st.integers(1, 5)), draw(st.booleans())
     batch = draw(batches(form, context, num_requests, indexed))
     window = draw(st.integers(1, 300))
     tables = Tables(draw(st.integers(0, 1 << 30)), device, num_requests, context, window, batch)
+    page = draw(st.sampled_from(PAGE_SIZES))
     for pool in ("full", "swa", "c4", "c128", "c4_state", "c128_state"):
-        if draw(st.sampled_from((True, True, True, False))):
+        if not draw(st.sampled_from((True, True, True, False))):
+            continue
+        if paged:
+            tables.add_pages(draw, pool, page if pool in TOKEN_POOLS else draw(st.sampled_from(PAGE_SIZES)))
+        else:
             tables.add(draw, pool, small=pool in ("full", "swa"))
     dtypes = tuple(draw(st.sampled_from(INTEGERS)) for _ in range(3))
     return AnyStep(batch, tables, window, indexed, dtypes)
@@ -231,10 +244,13 @@ def needs(step):
 
 
 @st.composite
-def buffers(draw, step, device, fields=None):
+def buffers(draw, step, device, fields=None, paged=False):
+    """paged: neither state tables, windows, pairs nor more entries than the rows have tokens."""
     least, rows = needs(step), len(step.batch.rows)
+    if paged:
+        least = {name: size for name, size in least.items() if not name.endswith(("_state_locs", "window_locs"))}
     names = list(fields or draw(st.lists(st.sampled_from(sorted(least)), unique=True)))
-    tokens = sum(entries for _, _, entries in step.batch.rows) + draw(st.integers(0, 9))
+    tokens = sum(entries for _, _, entries in step.batch.rows) + (0 if paged else draw(st.integers(0, 9)))
     spare_groups = {ratio: draw(st.integers(0, 4)) for ratio in RATIOS}
     dim, block = draw(st.sampled_from((0, 1, 8))), draw(st.integers(1, 3))
     generator = torch.Generator().manual_seed(draw(st.integers(0, 99)))
@@ -248,7 +264,8 @@ def buffers(draw, step, device, fields=None):
 
     def slots(pool, size):
         """int32, int64 or, where the pool knows pages, pairs."""
-        forms = ("int32", "int64", "pairs") if f"{pool}_page_table" in least else ("int32", "int64")
+        has_pairs = f"{pool}_page_table" in least and not paged
+        forms = ("int32", "int64", "pairs") if has_pairs else ("int32", "int64")
         form = draw(st.sampled_from(forms))
         return poisoned(size, 2) if form == "pairs" else poisoned(size, dtype=getattr(torch, form))
 

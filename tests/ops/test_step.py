@@ -82,3 +82,24 @@ def test_all_fields_at_once(device, form, data):
     made = data.draw(buffers(step, device, sorted(needs(step))))
     run(step, made, device)
     assert_outputs(step, made, expect(step, made))
+
+
+@pytest.mark.parametrize("form", ["decode", "final", "verify"])
+@given(data=st.data())
+def test_any_fields_over_tables_of_pages(device, form, data):
+    step = data.draw(any_steps(device, form, paged=True))
+    made = data.draw(buffers(step, device, paged=True))
+    slots = data.draw(st.one_of(st.none(), st.dictionaries(st.sampled_from(POOLS), st.integers(-9, 1 << 20))))
+    pages = data.draw(st.one_of(st.none(), st.dictionaries(st.sampled_from(POOLS), st.integers(-9, 99))))
+    run(step, made, device, dummy_slots=slots, dummy_pages=pages)
+    assert_outputs(step, made, expect(step, made, dummy_slots=slots, dummy_pages=pages))
+
+
+@pytest.mark.parametrize("form", ["decode", "final", "verify"])
+@given(data=st.data())
+def test_all_fields_at_once_over_tables_of_pages(device, form, data):
+    step = data.draw(any_steps(device, form, paged=True))
+    fields = [name for name in sorted(needs(step)) if not name.endswith(("_state_locs", "window_locs"))]
+    made = data.draw(buffers(step, device, fields, paged=True))
+    run(step, made, device)
+    assert_outputs(step, made, expect(step, made))

@@ -261,7 +261,7 @@ def test_large_verify_step(ascend_sim, blocks, dim):
     assert_equal(got, expect(step, rope=rope))
     assert ascend_sim.take_errors() == []
     (launch,) = ascend_sim.take_counters()
-    assert launch["kernel"] == "fill_step"
+    assert launch["kernel"] == "fill_uniform_step"
     # The slots of groups are in both halves of the result.
     assert launch["mte3_bytes"] == sum(
         {tensor.data_ptr(): tensor.nbytes for tensor in tensors_of(got).values()}.values()
@@ -269,6 +269,55 @@ def test_large_verify_step(ascend_sim, blocks, dim):
     # Page ids, and the rows of RoPE tables that belong to groups; what every block reads of the lengths counts apart.
     inputs = launch["mte2_bytes"] - launch["blocks"] * rows * 2 * 8
     assert launch["mte3_bytes"] + inputs <= 1.25 * 2 * launch["mte3_bytes"]
+
+
+def paged_tables(*, dtype=torch.int32, state_page=16, columns=20):
+    """Two requests of at most 300 tokens."""
+    pages = torch.arange(1, 2 * 20 + 1, dtype=dtype).reshape(2, 20)
+    return RequestTables.of(
+        {
+            "full": PageTable(pages, 16),
+            "swa": PageTable(pages[:, :columns], 16),
+            "c4_state": PageTable(torch.ones(2, 300 // state_page + 1, dtype=dtype), state_page),
+        },
+        sliding_window=32,
+        max_context_len=300,
+    )
+
+
+def poison(*shape):
+    return torch.full(shape, -77, dtype=torch.int32)
+
+
+VERIFY = StepRows.verify(torch.tensor([40, 7]), 4)
+# The kernel, the rows, the tables, and outputs.
+CHOICES: list[tuple] = [
+    ("fill_uniform_step", VERIFY, {}, {}),
+    ("fill_uniform_step", StepRows.final(torch.tensor([40, 7])), {}, dict(out_swa_loc=poison(2))),
+    ("fill_uniform_step", StepRows.verify(torch.tensor([40, 7]), 8), {}, dict(out_swa_loc=poison(16))),
+    ("fill_step", StepRows.verify(torch.tensor([40, 7]), 9), {}, dict(out_swa_loc=poison(18))),
+    ("fill_step", StepRows.verify(torch.tensor([40, 7]), torch.tensor([4, 4])), {}, {}),
+    ("fill_step", StepRows.prefill(torch.tensor([36, 3]), torch.tensor([40, 7])), {}, {}),
+    ("fill_step", VERIFY, dict(dtype=torch.int64), {}),
+    ("fill_step", VERIFY, dict(state_page=4), {}),
+    ("fill_step", VERIFY, dict(columns=4), {}),
+    ("fill_step", VERIFY, {}, dict(out_swa_loc=poison(9))),
+    ("fill_step", VERIFY, {}, dict(out_swa_loc=poison(8, 2))),
+    ("fill_step", VERIFY, {}, dict(window_locs=poison(2, 36))),
+    ("fill_step", VERIFY, {}, dict(c4_state_locs=poison(2, 12))),
+]
+
+
+@pytest.mark.simulated_only
+@pytest.mark.parametrize("kernel, rows, tables, outputs", CHOICES)
+def test_steps_of_a_few_tokens_a_row_over_tables_of_pages_have_a_kernel_of_their_own(
+    ascend_sim, kernel, rows, tables, outputs
+):
+    out = dict(out_swa_loc=poison(8), swa_page_table=poison(2, 19)) | outputs
+    out["out_c4_state_loc"] = poison(len(out["out_swa_loc"]))
+    build_step(paged_tables(**tables), rows, dsv4_npu_ops.Step(**out))
+    assert [launch["kernel"] for launch in ascend_sim.take_counters()] == [kernel]
+    assert ascend_sim.take_errors() == []
 
 
 @pytest.mark.parametrize("page, context", [(1, 3000), (2, 5000)])
@@ -311,9 +360,11 @@ def test_bundle_of_several_tiles(ascend_sim, form):
     assert ascend_sim.take_errors() == []
 
 
-def test_as_many_rows_as_a_device_takes(ascend_sim):
+@pytest.mark.parametrize("form", ["verify", "ragged"])
+def test_as_many_rows_as_a_device_takes(ascend_sim, form):
     rows = 4096
-    step = make_step("ragged", [3] * rows, [i % 200 for i in range(rows)], [i % 3 for i in range(rows)], context=210)
+    lengths, widths = [i % 200 for i in range(rows)], [i % 3 for i in range(rows)] if form == "ragged" else None
+    step = make_step(form, [3] * rows, lengths, widths, 2, context=210)
     assert_equal(build_metadata(step, "cpu", max_seq_len=210), expect(step, length=210))
     assert ascend_sim.take_errors() == []
 

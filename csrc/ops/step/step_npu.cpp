@@ -1,11 +1,12 @@
 #include "ops/step/step.h"
-#include "ops/step/step_stages.h"
+#include "ops/step/step_plan.h"
 #include "torch/device_limits.h"
 #include "torch/launch.h"
 #include "torch/launch_memory.h"
 
 // Names the parameter structs above without declaring them.
 #include "aclrtlaunch_fill_step.h"
+#include "aclrtlaunch_fill_uniform_step.h"
 
 namespace dsv4 {
 namespace {
@@ -28,7 +29,8 @@ void launch_step(const StepParams& described, const StepTensors& t) {
     constexpr char kOp[] = "step";
     check_device_limits(kOp, described);
     StepParams p = described;
-    plan_launch(p);
+    const bool uniform = takes_uniform(p);
+    plan_launch(p, uniform);
     npu::LaunchMemory memory;
     StepAddresses at{};
     memory.add(t.tables, at.tables);
@@ -39,9 +41,11 @@ void launch_step(const StepParams& described, const StepTensors& t) {
     at.rope_sin = memory.add(t.rope_sin);
     memory.add(t.token_rope, at.token_rope);
     memory.add(t.fields, at.fields);
-    npu::launch(kOp, memory.tensors(), step_blocks(p, npu::vector_cores(t.seq_lens)),
-                [p = p, at = at, errors = npu::error_lanes(t.seq_lens)](uint32_t blocks, void* stream) mutable {
-                    return ACLRT_LAUNCH_KERNEL(fill_step)(blocks, stream, errors, &at, &p);
+    npu::launch(kOp, memory.tensors(), step_blocks(p, uniform, npu::vector_cores(t.seq_lens)),
+                [p = p, at = at, uniform, errors = npu::error_lanes(t.seq_lens)](uint32_t blocks,
+                                                                                 void* stream) mutable {
+                    return uniform ? ACLRT_LAUNCH_KERNEL(fill_uniform_step)(blocks, stream, errors, &at, &p)
+                                   : ACLRT_LAUNCH_KERNEL(fill_step)(blocks, stream, errors, &at, &p);
                 });
 }
 

@@ -25,11 +25,11 @@ static_assert(sizeof(StepParams::work_before) == (kNumStepStages + 1) * sizeof(u
 constexpr int64_t kEntryTimes = 16;
 constexpr int64_t kRopeTimes = 8;
 
-// Rows that complete groups of a ratio, as far as the host can know.
-DSV4_HOST_DEVICE constexpr int64_t expected_rows(const StepParams& p, int32_t which) {
-    const int64_t tokens = form_has_operand(p.rows.form) ? p.rows.num_tokens : int64_t{p.rows.num_rows} * p.rows.width;
-    return min_of<int64_t>(p.rows.num_rows, min_of<int64_t>(p.capacity_groups[which], tokens / ratio_of(which)));
-}
+// int32 of UB that a row takes in device/uniform_tokens.h, beside its RoPE rows.
+constexpr int64_t kUniformRowWords = kLaneElems * 33;
+
+// Rows of `width` tokens, at most 8, whose int32 together take whole 32-byte pieces.
+DSV4_HOST_DEVICE constexpr int64_t uniform_share_rows(int32_t width) { return kLaneElems / (width & -width); }
 
 // What comes entry by entry: for tokens, or for the groups of 1 << shift tokens.
 struct EntryOutputs {
@@ -52,12 +52,9 @@ DSV4_HOST_DEVICE constexpr uint32_t slot_pools(const StepParams& p, int32_t stag
     return static_cast<uint32_t>(p.wanted) >> kFieldSlots & ((1 << kNumPools) - 1) & pools;
 }
 
-DSV4_HOST_DEVICE constexpr int64_t num_pools(uint32_t pools) {
-    int64_t count = 0;
-    for (; pools != 0; pools >>= 1) {
-        count += pools & 1;
-    }
-    return count;
+// Times the time of an entry of the tail that a group takes in device/uniform_groups.h. RoPE rows of a tail have bytes.
+DSV4_HOST_DEVICE constexpr int64_t uniform_times(const StepParams& p, int32_t which) {
+    return wants(p, kFieldC4Cos + 2 * which) || wants(p, kFieldC4Sin + 2 * which) ? 8 : 64;
 }
 
 // Outputs of a stage of RoPE rows: a cosine and a sine at the positions of groups, or of both bases at those of tokens.
@@ -99,15 +96,6 @@ DSV4_HOST_DEVICE constexpr bool copies_page_rows(const StepParams& p, int32_t po
     return columns != 0 && columns <= kPageTileEntries && a.kind == kPages && a.is_int64 == 0 && columns <= a.columns;
 }
 
-// A bit for each pool whose page table is asked for and is made in tiles of its own.
-DSV4_HOST_DEVICE constexpr int32_t other_page_tables(const StepParams& p) {
-    int32_t pools = 0;
-    for (int32_t pool = 0; pool < kNumPools; ++pool) {
-        pools |= (p.page_columns[pool] != 0 && !copies_page_rows(p, pool)) << pool;
-    }
-    return pools;
-}
-
 // Whether all blocks write a row of a page table, one after the other, and share no part of a stage.
 DSV4_HOST_DEVICE constexpr bool has_long_rows(const StepParams& p, int32_t pool) {
     return p.page_columns[pool] > kPageTileEntries;
@@ -117,118 +105,6 @@ DSV4_HOST_DEVICE constexpr bool has_long_rows(const StepParams& p, int32_t pool)
 DSV4_HOST_DEVICE constexpr bool has_lasting_scratch(const StepParams& p) {
     const int64_t elems = kRowArrays * row_array_elems(p.rows.num_rows) + kTileEntries + 2 * kScratchElems;
     return p.other_page_tables != 0 && elems * static_cast<int64_t>(sizeof(int32_t)) <= kUbBudgetBytes;
-}
-
-// What stages take one block for their rows, in nanoseconds by the model behind docs/simulated_cost.md: S is busy with
-// the rows, or memory with the bytes; 0 for a stage that makes nothing. To begin with, each takes kStageSetupNs.
-constexpr int64_t kStageSetupNs = 1600;
-constexpr int64_t kLeastStageNs = 200;  // of a tail, whose entries are in no row
-
-DSV4_HOST_DEVICE constexpr int64_t entries_ns(const StepParams& p, int32_t stage) {
-    const EntryOutputs outputs = entry_outputs(p, stage);
-    const int64_t pools = num_pools(slot_pools(p, stage));
-    const int64_t positions = wants(p, outputs.positions) ? 1 : 0;
-    const int64_t rows = stage == kStageTokens ? p.rows.num_rows : expected_rows(p, stage - kStageC4);
-    // Blocks that make groups also count them.
-    const int64_t row_ns = (stage == kStageTokens ? 115 : 145) + 28 * pools + 14 * positions;
-    const int64_t bytes = 8 * (pools + positions) * outputs.entries;
-    return pools + positions == 0 ? 0 : kLeastStageNs + max_of(rows * row_ns, bytes / kBytesPerNs);
-}
-
-DSV4_HOST_DEVICE constexpr int64_t rope_ns(const StepParams& p, int32_t stage) {
-    const RopeOutputs outputs = rope_outputs(stage);
-    const bool of_tokens = stage == kStageTokenRope;
-    const int64_t entries = rope_entries(p, stage);
-    const int64_t rows = of_tokens ? p.rows.num_rows : expected_rows(p, stage - kStageRope);
-    const int64_t entries_read = of_tokens ? entries : rows;
-    int64_t tables = 0;
-    int64_t entry_bytes = 0;
-    for (int32_t i = 0; i < outputs.count; ++i) {
-        const int32_t row_bytes = wants(p, outputs.field + i) ? rope_row(p, stage, i).bytes : 0;
-        tables += row_bytes != 0 ? 1 : 0;
-        entry_bytes += row_bytes;
-    }
-    const int64_t rows_ns = rows * (115 + 30 * tables);
-    const int64_t tail_bytes = entry_bytes * (entries - entries_read);
-    return tables == 0 ? 0
-                       : kLeastStageNs + max_of(rows_ns, 2 * entry_bytes * entries_read / kBytesPerNs) +
-                             tail_bytes / kBytesPerNs;
-}
-
-// Page tables of long rows are not among them: all blocks write them.
-DSV4_HOST_DEVICE constexpr int64_t pages_ns(const StepParams& p, int32_t first_pool, int32_t last_pool, bool copies) {
-    const int64_t rows = p.rows.num_rows;
-    int64_t row_ns = 0;
-    int64_t bytes = 0;
-    for (int32_t pool = first_pool; pool <= last_pool; ++pool) {
-        if (p.page_columns[pool] != 0 && !has_long_rows(p, pool) && copies_page_rows(p, pool) == copies) {
-            row_ns += copies ? 34 : 55;
-            bytes += 8 * rows * p.page_columns[pool];
-        }
-    }
-    return row_ns == 0 ? 0 : max_of(rows * (20 + row_ns), bytes / kBytesPerNs);
-}
-
-DSV4_HOST_DEVICE constexpr int64_t stage_ns(const StepParams& p, int32_t stage) {
-    if (stage == kStageRows) {
-        return kLeastStageNs;
-    }
-    if (stage < kStageC4 || stage == kStageTokenRope) {
-        return rope_ns(p, stage);
-    }
-    if (stage <= kStageTokens) {
-        return entries_ns(p, stage);
-    }
-    if (stage == kStagePages) {
-        return pages_ns(p, 0, kNumPools - 1, true);
-    }
-    if (stage < kStageStates) {
-        return pages_ns(p, stage - kStageOtherPages, stage - kStageOtherPages, false);
-    }
-    if (stage < kStageWindows) {
-        return p.state_columns[stage - kStageStates] == 0 ? 0 : int64_t{300} * p.rows.num_rows;
-    }
-    return p.window_rows == 0 ? 0 : int64_t{800} * (p.window_rows / p.window_block);
-}
-
-DSV4_HOST_DEVICE constexpr int64_t work_ns(const StepParams& p) {
-    int64_t all = 0;
-    for (int32_t stage = 0; stage < kNumStepStages; ++stage) {
-        const int64_t ns = stage_ns(p, stage);
-        all += ns == 0 ? 0 : kStageSetupNs + ns;
-    }
-    return all;
-}
-
-// Whether the outputs hold the groups of any rows that bring no more tokens than they hold.
-DSV4_HOST_DEVICE constexpr bool hold_any_groups(const StepParams& p) {
-    for (int32_t which = 0; which < 2; ++which) {
-        const int64_t ratio = ratio_of(which);
-        const int64_t most = form_has_operand(p.rows.form) ? group_capacity(p.rows.num_tokens, p.rows.num_rows, ratio)
-                                                           : p.rows.num_rows * ceil_div<int64_t>(p.rows.width, ratio);
-        if (p.capacity_groups[which] < most) {
-            return false;
-        }
-    }
-    return true;
-}
-
-// Before a launch: what the rows' scan and the blocks' shares follow from.
-DSV4_HOST_DEVICE constexpr void plan_launch(StepParams& p) {
-    p.scanned_width = static_cast<int32_t>(max_of<int64_t>(-1, min_of(kMostScannedTokens, unchecked_width(p))));
-    p.holds_any_groups = hold_any_groups(p) ? 1 : 0;
-    p.other_page_tables = static_cast<int8_t>(other_page_tables(p));
-    int32_t shift = 0;
-    while ((work_ns(p) >> shift) + 2 * kNumStepStages > UINT16_MAX) {
-        ++shift;
-    }
-    const int64_t unit = int64_t{1} << shift;
-    p.stage_setup = static_cast<uint16_t>(ceil_div(kStageSetupNs, unit));
-    p.work_before[0] = 0;
-    for (int32_t stage = 0; stage < kNumStepStages; ++stage) {
-        const int64_t work = ceil_div(stage_ns(p, stage), unit);
-        p.work_before[stage + 1] = static_cast<uint16_t>(p.work_before[stage] + (work == 0 ? 0 : p.stage_setup + work));
-    }
 }
 
 // Part [begin, end) of a stage, of `whole`.
@@ -278,14 +154,6 @@ DSV4_HOST_DEVICE constexpr bool has_part(const StepParams& p, int32_t first, int
 // Whether a block has to know how many groups the rows before each row complete.
 DSV4_HOST_DEVICE constexpr bool counts_groups(const StepParams& p, const BlockShare& work) {
     return p.holds_any_groups == 0 || work.begin < p.work_before[kStageTokens];
-}
-
-DSV4_HOST_DEVICE constexpr int64_t step_blocks(const StepParams& p, int64_t cores) {
-    int64_t chunk_bytes = 0;
-    for (int32_t pool = 0; pool < kNumPools; ++pool) {
-        chunk_bytes += has_long_rows(p, pool) ? int64_t{4} * p.rows.num_rows * p.page_columns[pool] : 0;
-    }
-    return blocks_for_work(work_ns(p) + chunk_bytes / kBytesPerNs, cores);
 }
 
 }  // namespace dsv4
