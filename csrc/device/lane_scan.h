@@ -132,25 +132,32 @@ class LaneScan {
             AscendC::Duplicate(sums(sum, 1), int32_t{0}, static_cast<int32_t>(kZeros));
         }
         AscendC::PipeBarrier<PIPE_V>();
-        uint32_t turn = 0;
+        // Tensors take turns by name: an index that is not known to the compiler would keep them all on the stack.
+        LocalTensor<int32_t> from[num_sums];
+        LocalTensor<int32_t> next[num_sums];
+        for (uint32_t sum = 0; sum < num_sums; ++sum) {
+            from[sum] = sums(sum, 0);
+            next[sum] = sums(sum, 1);
+        }
         for (uint32_t distance = 1; distance < static_cast<uint32_t>(n_); distance *= 2) {
             const bool gathers = distance < static_cast<uint32_t>(kLaneElems);
             if (gathers) {
                 for (uint32_t sum = 0; sum < num_sums; ++sum) {
-                    gather_ahead(near(sum), sums(sum, turn), distance, n_);
+                    gather_ahead(near(sum), from[sum], distance, n_);
                 }
                 AscendC::PipeBarrier<PIPE_V>();
             }
             for (uint32_t sum = 0; sum < num_sums; ++sum) {
-                const LocalTensor<int32_t> from = sums(sum, turn);
-                AscendC::Add(sums(sum, 1 - turn)[kZeros], from[kZeros], gathers ? near(sum) : from[kZeros - distance],
-                             n_);
+                AscendC::Add(next[sum][kZeros], from[sum][kZeros],
+                             gathers ? near(sum) : from[sum][kZeros - distance], n_);
+                const LocalTensor<int32_t> last = from[sum];
+                from[sum] = next[sum];
+                next[sum] = last;
             }
             AscendC::PipeBarrier<PIPE_V>();
-            turn = 1 - turn;
         }
         for (uint32_t sum = 0; sum < num_sums; ++sum) {
-            gather_ahead(to[sum], sums(sum, turn), 1, n_ + 1);
+            gather_ahead(to[sum], from[sum], 1, n_ + 1);
         }
         AscendC::PipeBarrier<PIPE_V>();
         for (uint32_t sum = 0; sum < num_sums; ++sum) {
@@ -190,7 +197,7 @@ class LaneScan {
     __aicore__ inline const LocalTensor<int32_t>& aux() const { return areas_[1]; }
     __aicore__ inline const LocalTensor<int32_t>& fresh() const { return areas_[2]; }  // not checked yet
     // Of an element of `bytes` bytes: iota times that.
-    __aicore__ inline const LocalTensor<int32_t>& offsets(uint32_t bytes) const { return areas_[bytes == 4 ? 3 : 4]; }
+    __aicore__ inline LocalTensor<int32_t> offsets(uint32_t bytes) const { return bytes == 4 ? areas_[3] : areas_[4]; }
     // Of one sum, in two turns.
     __aicore__ inline const LocalTensor<int32_t>& sums(uint32_t sum, uint32_t turn) const {
         return sums_[2 * sum + turn];
