@@ -129,7 +129,11 @@ void Instruction::Issue(uint64_t elements, double per_cycle) {
     if (pipe_ == Pipe::V) {
         now.clock.Vector(elements, per_cycle);
     } else {
-        now.clock.Copy(pipe_, g_gm_accesses.front().ranges);
+        // From the allocation's start: those of torch on a device begin at multiples of 512 bytes, the host's anywhere.
+        const GmAccess& access = g_gm_accesses.front();
+        Ranges rows = access.ranges;
+        rows.first -= access.allocation->address;
+        now.clock.Copy(pipe_, rows);
     }
 }
 

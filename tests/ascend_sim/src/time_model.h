@@ -76,6 +76,7 @@ class BlockTime {
         now_ += cycles;
     }
     void Vector(uint64_t elements, double per_cycle);
+    // rows: from the start of an allocation.
     void Copy(Pipe pipe, const Ranges& rows);
 
     // When a flag that is set now is seen.
