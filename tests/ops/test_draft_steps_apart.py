@@ -54,11 +54,16 @@ def assert_as(want, given, rope, *, block_size, pairs):
 
 @st.composite
 def batches(draw):
-    """Positions near the end and padding among them, lengths that have nothing to do with them, a table with holes."""
+    """Positions near the end and padding among them, lengths that have nothing to do with them, also none that a
+    request could have, a table with holes."""
     context, block_size = draw(st.integers(2, 70)), draw(st.sampled_from([1, 2, 16, 64]))
-    newest = st.one_of(st.just(-1), st.integers(0, context - 1), st.integers(max(0, context - 6), context + 3))
+    most = 2**31 - 1
+    newest = st.one_of(
+        st.sampled_from([-1, most]), st.integers(0, context - 1), st.integers(max(0, context - 6), context + 3)
+    )
     last = draw(st.lists(newest, max_size=40))
-    lengths = [draw(st.integers(0, context)) for _ in last]
+    length = st.one_of(st.integers(0, context), st.integers(-2, 3 * context), st.sampled_from([-most - 1, most]))
+    lengths = [draw(length) for _ in last]
     columns = -(-context // block_size) + draw(st.integers(0, 2))
     block = st.one_of(st.integers(1, 1 << 20), st.sampled_from([0, -1]))
     table = draw(st.lists(st.lists(block, min_size=columns, max_size=columns), min_size=len(last) or 1, max_size=41))
@@ -102,6 +107,17 @@ def test_the_worked_example(device):
     assert [step[:-1].tolist() for step in keys] == [[5, 0, 8, 0], [6, 0, 1, 0], [7, 0, 2, 0]]
     assert [step[:-1].tolist() for step in offsets] == [[0, 1, 2, 3, 4]] * 3
     assert torch.equal(rows[0][:-1], cos[[3, 0, 6, 0]]) and torch.equal(rows[5][:-1], sin[[5, 0, 0, 0]])
+
+
+def test_numbers_that_no_request_has(device):
+    """As int64, where one more would be a negative one."""
+    most, rope = 2**63 - 1, rope_tables(8, 4, 1)
+    table, last, lengths = [[7, 9]] * 4, [most, 2, 2, 2], [3, most, -most - 1, 2**32 + 3]
+    given = buffers(3, 4, rope)
+    rows = torch.tensor(table), torch.tensor(last), torch.tensor(lengths)
+    apart(*rows, rope, 4, 8, -1, *without_last(given))
+    want = oracle(table, last, lengths, 4, 3, 8, 4, -1)
+    assert_as(want, given, rope, block_size=4, pairs=False)
 
 
 def test_many_requests(device):

@@ -36,7 +36,7 @@ def drafts_apart(table, last_positions, seq_lens, block_size, num_steps, context
         entries = []
         for row, last, length in zip(table, last_positions, seq_lens, strict=False):
             position = last + 1 + step
-            keys = 0 if last < 0 else length + 1 + step
+            keys = 0 if last < 0 else max(0, min(length, context)) + 1 + step
             if keys > context:
                 keys -= context
             if last < 0 or position >= context:

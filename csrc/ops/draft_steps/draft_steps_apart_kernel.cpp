@@ -98,7 +98,7 @@ class DraftsApartKernel {
         }
         for (uint32_t lane = 0; lane < lanes; ++lane) {
             const bool counts = lane < owned && counts_keys(tile_.length_of(lane));
-            counts_.SetValue(lane, counts ? static_cast<int32_t>(seq_lens_.get(lane)) : none);
+            counts_.SetValue(lane, counts ? static_cast<int32_t>(keys_before(seq_lens_.get(lane), p_.steps)) : none);
         }
         order<HardEvent::S_V>();
         const LocalTensor<int32_t> keys = tile_.spare();

@@ -122,15 +122,20 @@ DSV4_HOST_DEVICE constexpr int64_t draft_kv_len(int64_t position) { return posit
 // A request's length from the position of its newest token. Where that lies behind the context there are no drafts, as
 // at its end.
 DSV4_HOST_DEVICE constexpr int64_t length_behind(int64_t last_position, const DraftStepsParams& p) {
-    return min_of<int64_t>(last_position + 1, p.max_context_len);
+    return min_of<int64_t>(last_position, p.max_context_len - 1) + 1;
 }
 
 // Whether a request of this length is one, and no padding, where keys are counted from lengths of their own.
 DSV4_HOST_DEVICE constexpr bool counts_keys(int64_t length) { return length > 0; }
 
+// Keys before the drafts of a request with a length of its own, whatever that is.
+DSV4_HOST_DEVICE constexpr int64_t keys_before(int64_t seq_len, const DraftStepsParams& p) {
+    return max_of<int64_t>(0, min_of<int64_t>(seq_len, p.max_context_len));
+}
+
 // Keys of a draft where they are counted from a length of their own; behind the context they count from 1 again.
 DSV4_HOST_DEVICE constexpr int64_t counted_keys(int64_t seq_len, int64_t step, const DraftStepsParams& p) {
-    const int64_t keys = seq_len + step + 1;
+    const int64_t keys = keys_before(seq_len, p) + step + 1;
     return keys > p.max_context_len ? keys - p.max_context_len : keys;
 }
 

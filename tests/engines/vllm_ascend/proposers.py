@@ -56,7 +56,7 @@ def drafted_batch(draws: random.Random, world: World, *, near_the_end: bool = Fa
     limits, table = world.limits, world.tables[world.names.index("swa")].block_table.cpu
     rows = rows or draws.randint(1, limits.rows)
     low = limits.length - limits.drafts - 2 if near_the_end else limits.drafts + 1
-    lengths = [draws.randint(low, limits.length) for _ in range(rows)]
+    lengths = [draws.randint(low, limits.length + 2 * near_the_end) for _ in range(rows)]
     rejected = [draws.randint(0, limits.drafts) for _ in range(rows)]
     seq_lens = torch.tensor(lengths, dtype=torch.int32)
     width = limits.drafts + 1

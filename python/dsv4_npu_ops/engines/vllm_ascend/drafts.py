@@ -293,7 +293,7 @@ class _Draft:
         longest, most, steps = max(host), self._longest, range(1, self._steps + 1)
         if longest + self._steps <= most:
             return [longest + d for d in steps]
-        return [max(x + d if x + d <= most else x + d - most for x in host) for d in steps]
+        return [max(x + d if x + d <= most else d - max(0, most - x) for x in host) for d in steps]
 
 
 def _check(drafter: Any, builder: Any, dsa: Any, common: Any, tables: dict[str, tuple[Tensor, Tensor]]) -> None:
