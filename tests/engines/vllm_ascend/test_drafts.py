@@ -75,6 +75,22 @@ def assert_published(both, steps, rows, entries):
                 assert torch.equal(buffers[key][group][i][d][:rows], values[:rows])
 
 
+def test_a_builder_that_takes_the_place_of_another_has_its_own_buffers():
+    """As when the engine makes the builders of a group again."""
+    world = World(1, Limits(drafts=3))
+    drafter, (common, kept) = proposer_of(world), drafted_batch(random.Random(1), world, rows=4)
+    (group,) = drafter.draft_attn_groups
+    with ours():
+        run_stack(drafter, common, kept, 6, FULL)
+        group.builder = world.builder(group.kv_cache_spec)
+        steps = run_stack(drafter, common, kept, 6, FULL)
+    for step, slots, attention in zip(
+        steps, group.builder.spec_slot_mapping, group.builder.spec_sas_metadata, strict=False
+    ):
+        assert step.decode.slot_mapping.data_ptr() == slots.data_ptr()
+        assert step.decode.sas_metadata is attention
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_next_tokens_counts_indices_and_rejected_tokens(seed):
     draws = random.Random(seed)

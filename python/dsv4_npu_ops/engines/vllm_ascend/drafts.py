@@ -121,11 +121,11 @@ def shadow_attn_update_stack_num_spec_norm(
 
 
 def _draft_of(self: Any, common: Any, rows: int, entries: int, mode: Any, attn_group: Any) -> _Draft:
-    """The draft of the round before where it was of the same size: then all that is new are its launches."""
+    """The draft of the round before where it was of the same size and builder: then only its launches are new."""
     in_graph = getattr(mode, "name", "") == "FULL"
     size = rows, entries, in_graph, common.num_reqs, common.block_table_tensor.shape
     known = self.__dict__.get(_KEPT)
-    if known is None or known[0] != size or known[1].attn_group is not attn_group:
+    if known is None or known[0] != size or known[1].builder is not attn_group.get_metadata_builder():
         known = size, _Draft(self, common, rows, entries, in_graph, attn_group)
         setattr(self, _KEPT, known)
     return known[1]  # type: ignore[no-any-return]
@@ -135,6 +135,7 @@ class _Draft:
     """The steps behind the first pass of a draft: buffers, and metadata over them.
 
     Attributes:
+        builder: whose buffers a captured graph reads.
         metadata: of each step.
         slots: of each step, flat or as pairs; seq_lens: of each step; rope: rows of each step by table.
     """
@@ -152,7 +153,7 @@ class _Draft:
         builder = attn_group.get_metadata_builder()
         tables = {key: pair for key, pair in state.full_rope_cache.items() if _GROUP in state.registry_summary[key]}
         _check(drafter, builder, dsa, common, tables)
-        self.attn_group, self._drafter, self._builder, self._dsa = attn_group, drafter, builder, dsa
+        self.builder, self._drafter, self._dsa = builder, drafter, dsa
         self._rows, self._entries, self._in_graph = rows, entries, in_graph
         self._longest, self._block_size = drafter.max_model_len, drafter.block_size
         self._requests = entries if in_graph else common.num_reqs
@@ -179,7 +180,7 @@ class _Draft:
         self._make_metadata()
 
     def _own_buffers(self, tables: dict[str, tuple[Tensor, Tensor]], device: torch.device) -> tuple[Any, ...]:
-        steps, entries, pairs = self._steps, self._entries, self._builder.spec_slot_mapping[0].shape[1:]
+        steps, entries, pairs = self._steps, self._entries, self.builder.spec_slot_mapping[0].shape[1:]
         slots = torch.empty((steps, entries, *pairs), dtype=torch.int32, device=device)
         seq_lens = torch.empty((steps, entries), dtype=torch.int32, device=device)
         rope = {key: cos.new_empty((steps, 2, entries, *cos.shape[1:])).unbind() for key, (cos, _) in tables.items()}
@@ -193,14 +194,14 @@ class _Draft:
             {key: tuple(rows[key][_GROUP][i][d][:entries] for i in range(2)) for key in tables} for d in range(steps)
         ]
         return (
-            [slots[:entries] for slots in self._builder.spec_slot_mapping[:steps]],
+            [slots[:entries] for slots in self.builder.spec_slot_mapping[:steps]],
             [seq_lens[:entries] for seq_lens in drafter.seq_lens_group[1 : steps + 1]],
             [offsets[: entries + 1] for offsets in drafter.query_start_loc_group[1 : steps + 1]],
             of_steps,
         )
 
     def _make_metadata(self) -> None:
-        builder, drafter, dsa = self._builder, self._drafter, self._dsa
+        builder, drafter, dsa = self.builder, self._drafter, self._dsa
         rows, entries = self._rows, self._entries
         states = dsa.AscendAttentionState
         fields = {
@@ -259,7 +260,7 @@ class _Draft:
             blocks = blocks[: self._requests]
         # Objects are new in each draft: a connector may still look at the last one's.
         self.metadata = []
-        kind, kind_of_step = self._dsa.AscendDSADecodeMetadata, self._builder.metadata_cls
+        kind, kind_of_step = self._dsa.AscendDSADecodeMetadata, self.builder.metadata_cls
         for (fields, decode_fields), of_step in zip(self._fields, attention, strict=True):
             decode = instance(kind, {**decode_fields, "block_table": blocks, "sas_metadata": of_step})
             self.metadata.append(instance(kind_of_step, {**fields, "decode": decode}))
@@ -280,7 +281,7 @@ class _Draft:
             made.append(operator(**arguments))
         if not self._in_graph:
             return made
-        buffers: list[Tensor] = self._builder.spec_sas_metadata[: len(made)]
+        buffers: list[Tensor] = self.builder.spec_sas_metadata[: len(made)]
         cann.publish(buffers, made)
         return buffers
 
@@ -306,11 +307,11 @@ def _check(drafter: Any, builder: Any, dsa: Any, common: Any, tables: dict[str, 
     if drafter.block_size & drafter.block_size - 1:
         raise Unexpected(f"blocks of {drafter.block_size} slots, which is no power of two")
     if len({(cos.dtype, cos.shape) for cos, _ in tables.values()}) != 1 or len(tables) > 2:
-        raise Unexpected("RoPE tables of more than two bases, or that are not alike")
+        raise Unexpected("RoPE tables of none or more than two bases, or that are not alike")
     if builder.block_size != drafter.block_size:
         raise Unexpected(f"blocks of {builder.block_size} slots for metadata and of {drafter.block_size} for slots")
     room = min([common.block_table_tensor.shape[1] * drafter.block_size, *(cos.shape[0] for cos, _ in tables.values())])
-    if not tables or room < drafter.max_model_len:
+    if room < drafter.max_model_len:
         raise Unexpected(f"tables for {room} tokens, and sequences of {drafter.max_model_len}")
 
 
