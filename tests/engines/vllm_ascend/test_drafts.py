@@ -1,6 +1,7 @@
 """What a drafter prepares: vLLM-Ascend's own beside the plug-in's."""
 
 import random
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -89,6 +90,44 @@ def test_a_builder_that_takes_the_place_of_another_has_its_own_buffers():
     ):
         assert step.decode.slot_mapping.data_ptr() == slots.data_ptr()
         assert step.decode.sas_metadata is attention
+
+
+def third_base(world, drafter):
+    va.rope.ComplexExpRotaryEmbedding(world.config, "mtp.0.attn", 8, 8, 1100, 999, 1, rope_groups=["default"])
+
+
+def blocks_of_96(world, drafter):
+    drafter.block_size = drafter.draft_attn_groups[0].get_metadata_builder().block_size = 96
+
+
+def longer_sequences(world, drafter):
+    drafter.max_model_len = 1 << 20
+
+
+def another_model(world, drafter):
+    world.config.model_config.hf_config.model_type = "another"
+
+
+@pytest.mark.parametrize(
+    "change, reason",
+    [
+        (third_base, "RoPE tables of none or more than two bases"),
+        (blocks_of_96, "blocks of 96 slots, which is no power of two"),
+        (longer_sequences, "and sequences of 1048576"),
+        (another_model, "drafts of another model"),
+    ],
+)
+def test_drafts_that_are_not_known_are_the_engines_own(change, reason, monkeypatch):
+    said, results = [], []
+    monkeypatch.setattr(hooks, "say_once", said.append)
+    for with_ours in (False, True):
+        world = World(2, Limits(drafts=4))
+        drafter, (common, kept) = proposer_of(world), drafted_batch(random.Random(2), world)
+        change(world, drafter)
+        with ours() if with_ours else nullcontext():
+            results.append([snapshot(step) for step in run_stack(drafter, common, kept, common.num_reqs, EAGER)])
+    assert not list(differences(*results))
+    assert len(said) == 1 and reason in said[0]
 
 
 @pytest.mark.parametrize("seed", range(40))
