@@ -191,6 +191,19 @@ BAD_ARGUMENTS = [
     (dict(rope_rows=[torch.zeros(3, 5)] * 4), "rope_rows[0] has shape [3, 5], expected [3, 4]"),
 ]
 
+# Lengths in their place, and shared with the second step.
+LENGTHS = torch.tensor([6, 7, 0, 0], dtype=torch.int32)
+BAD_ARGUMENTS += [
+    (
+        dict(seq_lens=LENGTHS[:2], kv_lens=[LENGTHS[:3], torch.zeros(3, dtype=torch.int32)]),
+        "kv_lens[0] overlaps seq_lens, expected another tensor",
+    ),
+    (
+        dict(last_positions=LENGTHS[:2], kv_lens=[torch.zeros(3, dtype=torch.int32), LENGTHS[1:]]),
+        "kv_lens[1] overlaps last_positions, expected another tensor",
+    ),
+]
+
 # What a device cannot know before it runs.
 BAD_VALUES = [
     (dict(last_positions=torch.tensor([5, -2])), "last_positions[1] is -2, expected at least -1 (padding)"),

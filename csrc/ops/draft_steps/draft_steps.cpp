@@ -1,5 +1,7 @@
 #include "ops/draft_steps/draft_steps.h"
 
+#include <ATen/MemoryOverlap.h>
+
 #include <algorithm>
 
 #include "torch/check.h"
@@ -157,6 +159,15 @@ void check_requests(const DraftsApartArguments& a, DraftsApartParams& p) {
     p.steps.length_is_int64 = a.last_positions.scalar_type() == at::kLong;
 }
 
+// Lengths are read again for each step.
+void check_apart_from(const char* name, const at::Tensor& lengths, at::TensorList kv_lens) {
+    for (size_t i = 0; i < kv_lens.size(); ++i) {
+        const at::MemOverlapStatus overlap = at::get_overlap_status(kv_lens[i], lengths);
+        TORCH_CHECK_VALUE(overlap != at::MemOverlapStatus::Full && overlap != at::MemOverlapStatus::Partial, kOp,
+                          ": kv_lens[", i, "] overlaps ", name, ", expected another tensor");
+    }
+}
+
 void check_blocks(const DraftsApartArguments& a, DraftStepsParams& p) {
     const at::Tensor& table = a.block_table;
     check::dim(kOp, "block_table", table, 2);
@@ -220,6 +231,8 @@ DraftsApartParams check_drafts_apart(const DraftsApartArguments& a) {
     check_alike("slots", a.slots, at::kInt, slots.sizes(), a.seq_lens);
     check_count("kv_lens", a.kv_lens, num_steps, "steps");
     check_alike("kv_lens", a.kv_lens, at::kInt, {steps.num_entries}, a.seq_lens);
+    check_apart_from("seq_lens", a.seq_lens, a.kv_lens);
+    check_apart_from("last_positions", a.last_positions, a.kv_lens);
     p.has_offsets = !a.cu_seqlens.empty();
     if (p.has_offsets != 0) {
         check_count("cu_seqlens", a.cu_seqlens, num_steps, "steps");

@@ -119,16 +119,19 @@ class DraftStepsApart:
         block_table: ``[rows, columns]`` int32 or int64, with room for ``max_context_len``; 0 or less is no block.
         last_positions: ``[B]`` int32 or int64 positions of the newest tokens; -1 is padding, and at
             ``max_context_len`` or beyond there are only dummies.
-        seq_lens: ``[B]`` int32 or int64: step j has j + 1 keys more, which count from 1 again behind the context.
+        seq_lens: ``[B]`` int32 or int64, below 0 as 0 and beyond ``max_context_len`` as that: step j has j + 1 keys
+            more, which count from 1 again behind the context.
         rope: cosines, sines ``[max_pos, D]`` of up to two bases, alike, contiguous, of at least ``max_context_len``
             rows.
         block_size: slots of a block, a power of two.
         max_context_len: drafts at this position or beyond are dummies.
         dummy_slot: what stands for no slot.
         slots: of each step, int32 ``[N]``, or ``[N, 2]`` pairs (block, offset).
-        kv_lens: of each step, int32 ``[N]``; 0 behind the requests.
+        kv_lens: of each step, int32 ``[N]``; 0 for padding and behind the requests.
         cu_seqlens: of each step, int32 ``[N + 1]``, 0, 1, .. N; or none.
         rope_rows: of each step, ``[N, D]``: cosines of the first base, its sines, and so on.
+
+    The last four are written, by each ``run``, which checks all arguments.
 
     Source: docs/spec.md, draft steps.
     """
