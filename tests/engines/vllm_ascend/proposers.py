@@ -82,9 +82,17 @@ def drafted_batch(draws: random.Random, world: World, *, near_the_end: bool = Fa
     return common, kept
 
 
+def pad(self: Any, common: Any, requests: int) -> None:
+    """What the drafter does to a batch that a captured graph of so many requests will run."""
+    common.num_reqs = requests
+    for name in ("block_table_tensor", "seq_lens", "seq_lens_cpu", "num_computed_tokens_cpu"):
+        setattr(common, name, self._adjust_tensor(getattr(common, name), requests))
+    common._seq_lens_cpu = common.seq_lens_cpu.clone()
+
+
 def run_stack(self: Any, common: Any, kept: torch.Tensor, entries: int, mode: Any) -> list[Any]:
     """All steps as the drafter asks for them."""
-    positions, metadata, rows = kept.clone(), None, common.num_reqs
+    positions, metadata, rows = kept.clone(), None, kept.shape[0]
     group, steps = self.draft_attn_groups[0], []
     for index in range(1, self.num_speculative_tokens):
         common, metadata = self.attn_update_stack_num_spec_norm(

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dsv4_npu_ops.engines import hooks
-from engines.vllm_ascend.proposers import EAGER, FULL, Round, drafted_batch, proposer_of, run_stack
+from engines.vllm_ascend.proposers import EAGER, FULL, Round, drafted_batch, pad, proposer_of, run_stack
 from engines.vllm_ascend.world import Limits, World, cann, differences, never, ours, snapshot, va
 
 
@@ -22,10 +22,14 @@ def without_padding(step, rows):
     return step | {"cos": rope[0], "sin": rope[1]}
 
 
+@pytest.mark.parametrize("is_a5", (False, True))
 @pytest.mark.parametrize("near_the_end", (False, True))
 @pytest.mark.parametrize("mode", (EAGER, FULL))
-@pytest.mark.parametrize("seed", range(8))
-def test_steps_of_a_draft(mode, near_the_end, seed):
+@pytest.mark.parametrize("seed", range(6))
+def test_steps_of_a_draft(mode, near_the_end, is_a5, seed, monkeypatch):
+    if is_a5:
+        monkeypatch.setattr(va.dsa, "DeviceOperator", va.device_op.A5DeviceAdaptor)
+        monkeypatch.setattr(va.dsa, "get_ascend_device_type", lambda: va.dsa.AscendDeviceType.A5)
     draws = random.Random(seed)
     limits = Limits(drafts=draws.randint(2, 5))
     worlds = World(seed, limits), World(seed, limits)
@@ -34,6 +38,8 @@ def test_steps_of_a_draft(mode, near_the_end, seed):
         common, kept = drafted_batch(draws, worlds[0], near_the_end=near_the_end)
         rows = common.num_reqs
         entries = rows + draws.randint(0, limits.rows - rows)
+        if mode is FULL:
+            pad(both[0], common, draws.randint(rows, entries))
         cann.calls.clear()
         theirs = [snapshot(step) for step in run_stack(both[0], common, kept, entries, mode)]
         their_calls = list(cann.calls)
