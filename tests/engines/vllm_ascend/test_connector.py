@@ -70,7 +70,7 @@ def kept(group, length, cached=0):
     return list(range(max(cached, length - window + 1, 0) // size + 1, -(-length // size) + 1))
 
 
-def pulled(group, remote, local, cached, model=True, one_kind=False, scale=1, remote_block_size=None):
+def pulled(group, remote, local, cached, model=True, one_kind=False, scale=1, **of_prefill):
     """Pairs (page of the prefill, page of the decode instance) that the receiver copies."""
     size, ratio, window = GROUPS[group]
     ratios = SimpleNamespace(compress_ratios=[0, 4, 128]) if model else SimpleNamespace()
@@ -82,12 +82,8 @@ def pulled(group, remote, local, cached, model=True, one_kind=False, scale=1, re
         _expand_block_ids=Worker._expand_block_ids,
         _group_compress_ratio=Worker._group_compress_ratio,
     )
-    meta = SimpleNamespace(
-        remote_block_size=size if remote_block_size is None else remote_block_size,
-        local_block_ids=[local],
-        remote_block_ids=[remote],
-        num_computed_tokens=cached,
-    )
+    lists = dict(local_block_ids=[local], remote_block_ids=[remote], num_computed_tokens=cached)
+    meta = SimpleNamespace(**lists, **{"remote_block_size": size} | of_prefill)
     layer = {"block_size": size, "compress_ratio": ratio, "sliding_window": window or None}
     spec = {"kv_cache_spec_type": group, "kv_cache_spec": layer if one_kind else {"layer": layer}}
     here, there = Worker._get_kernel_block_ids(worker, [0], meta, 0, spec)
@@ -109,11 +105,11 @@ def test_both_ends_meet_with_the_plug_in(length, cached):
 
 
 @pytest.mark.parametrize("one_kind", [False, True])
-@pytest.mark.parametrize("remote_block_size", [None, 0])
+@pytest.mark.parametrize("remote_block_size", [128, 0, None])
 def test_blocks_of_several_pages_of_the_kernels_meet(remote_block_size, one_kind):
     """A block of the scheduler may be two of the cache's tensors; the receiver keeps two of the prefill's three."""
     with ours():
-        pairs = pulled("swa", [4, 5, 6], [25, 26], 0, True, one_kind, 2, remote_block_size)
+        pairs = pulled("swa", [4, 5, 6], [25, 26], 0, True, one_kind, 2, remote_block_size=remote_block_size)
     assert pairs == [(10, 50), (11, 51), (12, 52), (13, 53)]
 
 

@@ -22,7 +22,7 @@ def get_kernel_block_ids(
     ratios = getattr(self.vllm_config.model_config.hf_config, "compress_ratios", None)
     if not isinstance(ratios, (list, tuple, dict)) or not _has_window(group_spec["kv_cache_spec"]):
         return original(self, layer_indices, meta, group_idx, group_spec)  # type: ignore[no-any-return]
-    if meta.remote_block_size not in (0, self.block_size):
+    if meta.remote_block_size and meta.remote_block_size != self.block_size:  # of some prefills it is not known
         raise Unexpected(f"the prefill has blocks of {meta.remote_block_size} slots, here they have {self.block_size}")
     group = self._get_kv_cache_group_id(group_idx, group_spec)
     here, there = meta.local_block_ids[group], meta.remote_block_ids[group]
