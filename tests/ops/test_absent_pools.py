@@ -144,7 +144,7 @@ def test_table_writes_walk_for_pools_that_exist(ascend_sim, pools):
         return counters["flags_set"]
 
     ascend_sim.force_blocks(1)
-    # Pools of one total share the scan of the rows; at most one more between the pieces of a pool and those of the next.
+    # Pools of one total share the scan of the rows; at most one more between the pieces of a pool and of the next.
     alone = [syncs((pool,)) - syncs(()) for pool in pools]
     assert max(alone, default=0) <= syncs(pools) - syncs(()) <= sum(alone) + max(0, len(pools) - 1)
     ascend_sim.force_blocks(0)

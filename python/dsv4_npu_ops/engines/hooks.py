@@ -99,7 +99,7 @@ def decide(hooks: Iterable[Hook], version: str) -> list[Decision]:
 def _fault(hook: Hook) -> str | None:
     try:
         original = pkgutil.resolve_name(hook.target)
-    except (ImportError, AttributeError) as error:
+    except Exception as error:  # whatever an engine's module raises where something that it needs is not there
         return f"not found ({error})"
     given, expected = _parameters(original), _parameters(hook.replacement)[1:]
     return None if given == expected else f"takes ({', '.join(given)}), expected ({', '.join(expected)})"

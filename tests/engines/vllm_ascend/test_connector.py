@@ -73,9 +73,9 @@ def kept(group, length, cached=0):
 def pulled(group, remote, local, cached, model=True, one_kind=False, scale=1, **of_prefill):
     """Pairs (page of the prefill, page of the decode instance) that the receiver copies."""
     size, ratio, window = GROUPS[group]
-    ratios = SimpleNamespace(compress_ratios=[0, 4, 128]) if model else SimpleNamespace()
+    config = SimpleNamespace(model_type="deepseek_v4" if model else "gpt_oss")
     worker = SimpleNamespace(
-        vllm_config=SimpleNamespace(model_config=SimpleNamespace(hf_config=ratios)),
+        vllm_config=SimpleNamespace(model_config=SimpleNamespace(hf_config=config)),
         block_size=size,
         block_size_scale=[[scale]],
         _get_kv_cache_group_id=Worker._get_kv_cache_group_id,

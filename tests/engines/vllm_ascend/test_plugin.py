@@ -118,6 +118,13 @@ def test_a_changed_signature_leaves_that_function_as_it_is_and_names_it(load, mo
     assert not is_replaced(BUILD) and is_replaced(runner.HOOKS[0].target)
 
 
+def test_a_module_that_cannot_be_imported_is_a_reason(monkeypatch, tmp_path):
+    (tmp_path / "a_broken_engine.py").write_text("raise RuntimeError('no library')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    hook = hooks.Hook("a_broken_engine.function", lambda original, a: a, "0.23.0", "0.23.0")
+    assert hooks.decide([hook], "0.23.0") == [hooks.Decision(hook, "not found (no library)")]
+
+
 def test_modules_are_not_imported_and_replaced_when_they_are(load, monkeypatch, tmp_path):
     (tmp_path / "an_engine.py").write_text("def function(a):\n    return a\n")
     (tmp_path / "its_user.py").write_text("from an_engine import function\n")

@@ -19,8 +19,8 @@ def get_kernel_block_ids(
     what lies before its window, or where the receiver's cached prefix ends. Entries of compressed groups are the
     engine's: its lists of those begin at the same token, and may end at different ones.
     """
-    ratios = getattr(self.vllm_config.model_config.hf_config, "compress_ratios", None)
-    if not isinstance(ratios, (list, tuple, dict)) or not _has_window(group_spec["kv_cache_spec"]):
+    model_type = self.vllm_config.model_config.hf_config.model_type
+    if model_type != "deepseek_v4" or not _has_window(group_spec["kv_cache_spec"]):
         return original(self, layer_indices, meta, group_idx, group_spec)  # type: ignore[no-any-return]
     if meta.remote_block_size and meta.remote_block_size != self.block_size:  # of some prefills it is not known
         raise Unexpected(f"the prefill has blocks of {meta.remote_block_size} slots, here they have {self.block_size}")
