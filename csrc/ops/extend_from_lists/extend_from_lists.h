@@ -6,6 +6,7 @@
 #include <array>
 #include <optional>
 #include <tuple>
+#include <vector>
 
 #include "ops/extend_from_lists/extend_from_lists_index.h"
 
@@ -47,6 +48,15 @@ ExtendFromListsParams check_extend_from_lists(const ExtendTensors& tensors, int6
 // Checks the arguments of extend_from_lists.needs likewise: host lengths, page sizes and the tail.
 ExtendFromListsParams check_extend_needs(const std::optional<at::Tensor>& prefix_lens, const at::Tensor& seq_lens,
                                          int64_t page_size, int64_t c128_page_size, std::optional<int64_t> swa_tail);
+
+struct ExtendNeeds {
+    ExtendCounts total;                // of all rows
+    std::vector<int64_t> new_columns;  // [N, 3]: row of the call, begin, end
+};
+
+// What host lengths bring and take, and all checks of them.
+ExtendNeeds count_extend(const std::optional<at::Tensor>& prefix_lens, const at::Tensor& seq_lens, int64_t page_size,
+                         int64_t c128_page_size, std::optional<int64_t> swa_tail);
 
 ExtendedSlots empty_extended_slots(const ExtendFromListsParams& p, const at::Tensor& on);
 

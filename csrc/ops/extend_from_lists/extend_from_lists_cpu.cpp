@@ -6,7 +6,6 @@
 #include <limits>
 #include <numeric>
 #include <utility>
-#include <vector>
 
 #include "cpu/integers.h"
 #include "ops/extend_from_lists/extend_from_lists.h"
@@ -216,11 +215,21 @@ using Needs =
 
 Needs extend_needs(const std::optional<at::Tensor>& prefix_lens, const at::Tensor& seq_lens, int64_t page_size,
                    int64_t c128_page_size, std::optional<int64_t> swa_tail) {
+    const auto [total, columns] = count_extend(prefix_lens, seq_lens, page_size, c128_page_size, swa_tail);
+    at::Tensor new_columns = at::detail::empty_cpu({static_cast<int64_t>(columns.size()) / 3, 3}, at::kLong);
+    std::copy(columns.begin(), columns.end(), new_columns.mutable_data_ptr<int64_t>());
+    return {total.tokens,    total.c4,        total.c128,
+            total.full_pages, total.swa_pages, total.c128_pages, std::move(new_columns)};
+}
+
+}  // namespace
+
+ExtendNeeds count_extend(const std::optional<at::Tensor>& prefix_lens, const at::Tensor& seq_lens, int64_t page_size,
+                         int64_t c128_page_size, std::optional<int64_t> swa_tail) {
     const ExtendFromListsParams p = check_extend_needs(prefix_lens, seq_lens, page_size, c128_page_size, swa_tail);
     const cpu::IntegerInput prefixes(prefix_lens.value_or(at::Tensor()));
     const cpu::IntegerInput lengths(seq_lens);
-    ExtendCounts total{};
-    std::vector<int64_t> columns;
+    ExtendNeeds needs{};
     for (int64_t i = 0; i < p.num_rows; ++i) {
         const int64_t seq = lengths[i];
         const ExtendRow row{0, p.prefix_is_int64 == kOneToken ? seq - 1 : prefixes[i], seq, 0};
@@ -230,19 +239,14 @@ Needs extend_needs(const std::optional<at::Tensor>& prefix_lens, const at::Tenso
                           ", expected at least 1 without prefix_lens");
         check_lengths(row, i);
         const ExtendCounts counts = extend_counts(row, p);
-        add_counts(total, counts);
+        add_counts(needs.total, counts);
         if (counts.c128_pages > 0) {
             const int64_t begin = pages_for(groups_in(row.prefix, kRatioC128), p.c128_page_shift);
-            columns.insert(columns.end(), {i, begin, begin + counts.c128_pages});
+            needs.new_columns.insert(needs.new_columns.end(), {i, begin, begin + counts.c128_pages});
         }
     }
-    at::Tensor new_columns = at::detail::empty_cpu({static_cast<int64_t>(columns.size()) / 3, 3}, at::kLong);
-    std::copy(columns.begin(), columns.end(), new_columns.mutable_data_ptr<int64_t>());
-    return {total.tokens,    total.c4,        total.c128,
-            total.full_pages, total.swa_pages, total.c128_pages, std::move(new_columns)};
+    return needs;
 }
-
-}  // namespace
 
 TORCH_LIBRARY_IMPL(dsv4_npu_ops, CPU, m) {
     register_extend_from_lists<&run>(m);

@@ -11,7 +11,6 @@ from ascend_backend.replay import load as load_record
 from dsv4_npu_ops.engines.settings import Mode
 from dsv4_npu_ops.engines.sglang import allocator as replacements
 from dsv4_npu_ops.engines.sglang import allocator_shadow, c128_pages
-from dsv4_npu_ops.ops.extend_from_lists import ExtendNeeds
 from engines.sglang.allocations import GROUP, PAGE, Pools, assert_same, assert_same_bundles, ours
 from engines.sglang.test_allocator import CONTEXT, ROWS, Pair, random_step
 from engines.sglang.world import sgl
@@ -86,9 +85,10 @@ def wrong(change):
     launch = replacements._extend_from_lists
 
     def mistaken(*args):
-        results = [result.clone() for result in launch(*args)]
+        extended, *counts = launch(*args)
+        results = [result.clone() for result in extended]
         change(SimpleNamespace(args=args, results=results))
-        return tuple(results)
+        return results, *counts
 
     return mistaken
 
@@ -126,16 +126,11 @@ def test_a_mistake_is_named_and_saved_and_changes_nothing(monkeypatch, folder, f
     assert list(torch.load(folder / function / "sglang.pt")) == [field]
 
 
-def other_needs(monkeypatch, **changed):
-    """Other numbers of pages than our host finds."""
-    needs = replacements._needs
-    monkeypatch.setattr(replacements, "_needs", lambda *args: ExtendNeeds(*needs(*args))._replace(**changed))
-
-
 def test_lists_that_differ_are_named(monkeypatch):
     pair = Shadowed(1, CONTEXT, 60, 60, 8)
     pair("start", 1)
-    other_needs(monkeypatch, swa_pages=4)
+    four_less = wrong(lambda call: call.results.__setitem__(6, call.args[5][4:]))
+    monkeypatch.setattr(replacements, "_extend_from_lists", four_less)
     pair("extend", [(1, 300)])
     assert len(pair.said) == 1 and "alloc_extend differs from SGLang's in free pages of swa;" in pair.said[0]
 
@@ -143,7 +138,7 @@ def test_lists_that_differ_are_named(monkeypatch):
 def test_one_that_finds_too_little_is_named(monkeypatch):
     pair = Shadowed(1, CONTEXT, 3, 3, 1)
     pair("start", 1)
-    other_needs(monkeypatch, full_pages=99)
+    monkeypatch.setattr(replacements, "_extend_from_lists", lambda *args: ([], 0, 99, 0, 0, []))
     pair("extend", [(1, 200)])
     assert len(pair.said) == 1 and "alloc_extend differs from SGLang's in out_full_loc" in pair.said[0]
 

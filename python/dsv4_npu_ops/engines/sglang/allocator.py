@@ -19,13 +19,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-import dsv4_npu_ops.ops  # noqa: F401  (loading it registers torch.ops.dsv4_npu_ops)
+import dsv4_npu_ops.ops  # noqa: F401  (loading it registers torch.ops.dsv4_npu_calls)
 from dsv4_npu_ops.engines.hooks import Hook, Unexpected
 from dsv4_npu_ops.engines.sglang import c128_pages
 from dsv4_npu_ops.engines.sglang.allocator_shadow import beside_allocation
 
-_needs = torch.ops.dsv4_npu_ops.extend_from_lists.needs._op
-_extend_from_lists = torch.ops.dsv4_npu_ops.extend_from_lists.default._op
+_extend_from_lists = torch.ops.dsv4_npu_calls.extend_from_lists.default._op
 _KNOWN = "_dsv4_npu_ops_known"  # of an allocator: its pools, once they were looked at
 _ALLOCATOR = "sglang.srt.hardware_backend.npu.dsv4.dsv4_allocator.DSV4NPUTokenToKVPoolAllocator"
 
@@ -104,55 +103,37 @@ def _extend(
         if not (isinstance(lens, Tensor) and lens.is_cpu):
             raise Unexpected("lengths that are no vector on the host")
     full, swa, c128 = _pools(allocator)
-    page_size, c128_page_size = allocator.page_size, c128.page_size
-    # No function around either op: between SGLang's own steps Python runs from cold memory, where each one counts.
+    c128_pages.track(allocator, request_pool)
+    # No function around the call: between SGLang's own steps Python runs from cold memory, where each one counts.
     try:
-        needs = _needs(prefix_lens_cpu, seq_lens_cpu, page_size, c128_page_size, swa_tail)
-    except ValueError as error:
-        raise Unexpected(str(error)) from None
-    tokens, num_c4, num_c128, full_pages, swa_pages, num_c128_pages, new_columns = needs
-    if tokens != num_tokens:
-        raise Unexpected("extend_num_tokens that is not the sum of the rows")
-    if requests.numel() != seq_lens_cpu.numel():
-        raise Unexpected("rows of different numbers on host and device")
-    full_list, swa_list, c128_list = full.free_pages, swa.free_pages, c128.free_pages
-    if full_pages > full_list.shape[0] or swa_pages > swa_list.shape[0] or num_c128_pages > c128_list.shape[0]:
-        if not _merge((full, full_pages), (swa, swa_pages), (c128, num_c128_pages)):
-            return None
-        full_list, swa_list, c128_list = full.free_pages, swa.free_pages, c128.free_pages
-    if num_c128_pages:
-        c128_pages.track(allocator, request_pool)
-    try:
-        full_loc, swa_loc, c4_loc, c128_loc, replaced = _extend_from_lists(
+        extended, num_c128, full_pages, swa_pages, num_c128_pages, new_columns = _extend_from_lists(
             requests,
             prefix_lens,
             seq_lens,
             last_loc,
-            full_list,
-            swa_list,
-            c128_list,
+            full.free_pages,
+            swa.free_pages,
+            c128.free_pages,
             allocator.full_to_swa_index_mapping,
             request_pool.req_to_c128_sidecar,
             allocator.c128_page_refcount,
-            tokens,
-            num_c4,
-            num_c128,
-            num_c128_pages,
-            page_size,
-            c128_page_size,
+            prefix_lens_cpu,
+            seq_lens_cpu,
+            num_tokens,
+            allocator.page_size,
+            c128.page_size,
             swa_tail,
         )
     except ValueError as error:
         raise Unexpected(str(error)) from None
-    if full_pages:
-        full.free_pages = full_list[full_pages:]
-    if swa_pages:
-        swa.free_pages = swa_list[swa_pages:]
-    if num_c128_pages:
-        c128.free_pages = c128_list[num_c128_pages:]
+    if not extended:
+        if not _merge((full, full_pages), (swa, swa_pages), (c128, num_c128_pages)):
+            return None
+        return _extend(allocator, request_pool, rows, host_lens, num_tokens, swa_tail)
+    full_loc, swa_loc, c4_loc, c128_loc, replaced, full.free_pages, swa.free_pages, c128.free_pages = extended
     # As SGLang has it where no group is completed, its type included.
     bundle = _bundle_type()(full_loc, swa_loc, c4_loc, c128_loc if num_c128 else allocator._empty_loc)
-    c128_pages.mark_written(bundle, request_pool, replaced, new_columns.tolist() if num_c128_pages else [])
+    c128_pages.mark_written(bundle, request_pool, replaced, new_columns)
     return bundle
 
 

@@ -7,7 +7,7 @@ columns in use is kept for each row, and an extend whose new pages go behind it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -56,12 +56,12 @@ def _table_writes_are_ours() -> bool:
     )
 
 
-def mark_written(bundle: Any, request_pool: Any, replaced: Tensor, new_columns: list[tuple[int, int, int]]) -> None:
+def mark_written(bundle: Any, request_pool: Any, replaced: Tensor, new_columns: list[int]) -> None:
     """Says of a bundle that its pages are in the sidecar and have their owner.
 
     Args:
         replaced: what stood in the sidecar before, for each new page.
-        new_columns: (row of the batch, begin, end) of the columns that got new pages.
+        new_columns: row of the batch, begin and end of the columns that got new pages, for each row that did.
     """
     if new_columns and not getattr(request_pool, _WRITES):
         # SGLang's own table writes will find all pages where they would put them, and those that were there gone.
@@ -91,19 +91,23 @@ def release_replaced(request_pool: Any, bundle: Any, requests: Callable[[], Sequ
         _release(request_pool, replaced, new_columns)
         return True
     rows, done = requests(), 0
-    for i, begin, end in new_columns:
+    for i, begin, end in _triples(new_columns):
         row = rows[i]
         if in_use[row] > begin:
-            _release(request_pool, replaced[done:], [(i, begin, end)])
+            _release(request_pool, replaced[done:], [i, begin, end])
         in_use[row] = max(in_use[row], end)
         done += end - begin
     return True
 
 
-def _release(request_pool: Any, replaced: Tensor, new_columns: list[tuple[int, int, int]]) -> None:
+def _triples(numbers: list[int]) -> Iterator[tuple[int, int, int]]:
+    return zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
+
+
+def _release(request_pool: Any, replaced: Tensor, new_columns: list[int]) -> None:
     """Row by row, as SGLang does it, which decides the order of its free pages."""
     done = 0
-    for _, begin, end in new_columns:
+    for _, begin, end in _triples(new_columns):
         request_pool._dsv4_allocator.release_c128_pages(replaced[done : done + end - begin])
         done += end - begin
 
