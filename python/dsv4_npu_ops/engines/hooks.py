@@ -35,6 +35,8 @@ class Hook:
         shadow: the same, for shadow runs: lets the engine's function do its work and compares. None: nothing is done.
         placed: for a function that is called so often that a call between would be felt: from the engine's function to
             what is called in its place, which calls the engine's where a replacement would have raised Unexpected.
+        falls_back: the replacement calls the engine's function itself and never raises Unexpected, so that nothing has
+            to stand around it.
     """
 
     target: str
@@ -43,6 +45,7 @@ class Hook:
     last: str
     shadow: Callable[..., Any] | None = None
     placed: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None
+    falls_back: bool = False
 
     @property
     def name(self) -> str:
@@ -114,6 +117,8 @@ def around(hook: Hook, mode: Mode) -> Callable[..., Any] | None:
     if mode is Mode.SHADOW:
         return None if hook.shadow is None else _beside(hook, hook.shadow)
     function = hook.replacement
+    if hook.falls_back:
+        return function
 
     @functools.wraps(function)
     def call(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

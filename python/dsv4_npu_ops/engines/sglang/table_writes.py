@@ -58,7 +58,14 @@ def _of_prompt(req_to_token_pool: Any, req: Any, prefix_len: int, fill_len: int,
 
 
 HOOKS = tuple(
-    Hook(f"{_MODULE}.{replacement.__name__}", replacement, "0.5.18", "0.5.23", beside_write(replacement, of))
+    Hook(
+        f"{_MODULE}.{replacement.__name__}",
+        replacement,
+        "0.5.18",
+        "0.5.23",
+        beside_write(replacement, of),
+        falls_back=True,
+    )
     for replacement, of in (
         (maybe_write_dsv4_extend, _of_batch),
         (maybe_write_dsv4_decode, _of_batch),
