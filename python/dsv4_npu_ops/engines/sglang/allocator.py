@@ -143,8 +143,10 @@ def _merge(*needed: tuple[Any, int]) -> bool:
     short = [(pool, count) for pool, count in needed if count > pool.free_pages.shape[0]]
     if any(count > pool.available_size() // pool.page_size for pool, count in short):
         return False
-    for pool, _ in short:
+    for pool, count in short:
         pool.merge_and_sort_free()
+        if count > pool.free_pages.shape[0]:
+            raise Unexpected("an allocator with fewer free pages than it says are available")
     return True
 
 
