@@ -405,12 +405,19 @@ def test_what_is_not_known_is_sglangs_and_nothing_changed_before(monkeypatch, ch
     assert seen == [True] and reason in fallbacks[0]
 
 
+def claim_pages(part):
+    part.free_pages = part.free_pages[:0]
+    part.merge_and_sort_free = lambda: None
+    part.available_size = lambda: 20 * PAGE
+
+
 @pytest.mark.parametrize(
     "change, reason",
     [
         (lambda allocator: setattr(allocator, "_swa_req_ring", True), "a swa ring of the request"),
         (lambda allocator: setattr(allocator.swa_attn_allocator, "debug_mode", True), "SGLANG_DEBUG_MEMORY_POOL"),
         (lambda allocator: setattr(allocator.swa_attn_allocator, "page_size", 64), "kinds or page sizes"),
+        (lambda allocator: claim_pages(allocator.full_attn_allocator), "fewer free pages than it says"),
     ],
 )
 def test_an_allocator_of_another_kind_is_sglangs(monkeypatch, change, reason):
