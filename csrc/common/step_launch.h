@@ -18,10 +18,12 @@ constexpr int64_t kMaxRopeDim = 2048;
 constexpr int32_t kMaxDevicePageShift = 19;  // so that 2048 page ids of a tile count their units within int32
 constexpr int32_t kMaxDeviceLanes = 1024;    // slots that one row of an output has at most
 
-// Rows that V scans have lengths of at most this, and bring at most so many tokens: sums of a chunk then fit int32.
+// Rows that V scans have lengths of at most this, and bring at most so many tokens: sums then fit int32.
 constexpr int64_t kMostScannedLength = (int64_t{1} << 29) - 1;
 constexpr int64_t kMostScannedTokens = (int64_t{1} << 21) - 1;
-static_assert(kChunkRows * (kMostScannedTokens + 1) <= int64_t{1} << 30);
+// And the sums of the rows before are at most this.
+constexpr int64_t kMostScannedTotal = int64_t{1} << 30;
+static_assert(kMostScannedTotal + kChunkRows * kMostScannedTokens <= INT32_MAX);
 
 // UB that the stages of a kernel use one after the other.
 constexpr int64_t kScratchElems = kPageTileEntries * (kLaneElems + 2) + kNothingEntries;

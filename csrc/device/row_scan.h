@@ -33,7 +33,7 @@ class RowScan {
     // write the arrays afterwards.
     __aicore__ inline bool chunk(int64_t first, uint32_t n, const RowValues& requests, const RowValues& lengths,
                                  const RowValues& operands, const ScannedRows& to, StepTotals& totals) {
-        if (!possible_) {
+        if (!possible_ || totals.tokens > kMostScannedTotal) {
             return false;
         }
         lanes_.begin(n);

@@ -58,6 +58,10 @@ class RowVectors {
     __aicore__ inline void put_totals() {
         const StepRowsParams& p = rows_.params();
         const uint32_t last = static_cast<uint32_t>(p.num_rows);
+        if (rows_.step().other_page_tables != 0 && !has_lasting_scratch(rows_.step())) {
+            // Long rows of page tables may be on their way from here.
+            order<AscendC::HardEvent::MTE3_S>();
+        }
         total(0).SetValue(
             0, p.closes_cu_seqlens != 0 ? static_cast<int32_t>(p.num_tokens) : rows_.prefix(0).GetValue(last));
         total(1).SetValue(0, rows_.prefix(kShiftC4).GetValue(last));

@@ -148,6 +148,21 @@ def test_prefixes_go_on_from_one_chunk_of_rows_to_the_next(ascend_sim, rows):
     assert out.num_groups.tolist() == groups
 
 
+def test_rows_of_more_tokens_than_an_int32_counts(ascend_sim):
+    """V leaves them to S, which finds the first row too many."""
+    rows, width = 1030, (1 << 21) - 1
+    pages = torch.ones(1, 65, dtype=torch.int32)
+    tables = RequestTables.of({"full": PageTable(pages, 1 << 15)}, max_context_len=65 << 15)
+    out = dsv4_npu_ops.Step(cu_seqlens=poison(rows + 1), seqused=poison(rows))
+    described = StepRows.verify(torch.full((rows,), 64), torch.full((rows,), width))
+    ascend_sim.force_blocks(1)
+    build_step(tables, described, out, req_pool_indices=torch.zeros(rows, dtype=torch.int64))
+    ascend_sim.force_blocks(0)
+    assert out.seqused.tolist() == [width] * 1024 + [0] * 6
+    assert out.cu_seqlens.tolist() == [i * width for i in range(1025)] + [1024 * width] * 6
+    assert ascend_sim.take_errors()[0] == [STEP, BEYOND_TOKENS, 1024, 64, 0, 0, 0, 0]
+
+
 def test_a_row_with_more_live_pages_than_a_ring_has_columns_is_padding(ascend_sim):
     ring = torch.arange(1, 9, dtype=torch.int32).reshape(2, 4)
     tables = RequestTables.of({"swa": PageTable(ring, 16)}, sliding_window=48, max_context_len=300)
@@ -334,6 +349,24 @@ def test_page_tables_wider_than_a_tile_beside_so_many_rows_that_the_tile_is_that
     got = build_metadata(step, "cpu")
     ascend_sim.force_blocks(0)
     assert_equal(got, expect(step))
+    assert ascend_sim.take_errors() == []
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_totals_of_rows_are_made_where_no_page_table_is_stored_from_any_more(ascend_sim, dtype):
+    """Of a step that leaves no tile of its own to page tables of long rows: one table, whose tile is full."""
+    rows, columns = 1600, 1030
+    pages = torch.arange(1, 4 * columns + 1, dtype=dtype).reshape(4, columns)
+    tables = RequestTables.of({"full": PageTable(pages, 1)}, max_context_len=columns)
+    out = dsv4_npu_ops.Step(num_groups=poison(2), cu_seqlens=poison(rows + 1), full_page_table=poison(rows, columns))
+    lengths, requests = torch.zeros(rows, dtype=torch.int64), torch.arange(rows) % 4
+    lengths[-20:] = columns
+    ascend_sim.force_blocks(1)
+    build_step(tables, StepRows.final(lengths), out, req_pool_indices=requests)
+    ascend_sim.force_blocks(0)
+    assert (out.num_groups.tolist(), out.cu_seqlens.tolist()) == ([0, 0], list(range(rows + 1)))
+    assert bool((out.full_page_table[:-20] == -1).all())
+    assert torch.equal(out.full_page_table[-20:], pages[requests[-20:]].int())
     assert ascend_sim.take_errors() == []
 
 

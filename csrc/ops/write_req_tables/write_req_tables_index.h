@@ -185,9 +185,7 @@ static_assert(kWriteTilePools * kWriteTilePages * kLaneElems <= kWriteTileUnits,
 // A tile of int32 entries, and its copy of int64 ones.
 static_assert((kWriteArrays * row_array_elems(kMaxDeviceRows) + 3 * kWriteTileUnits) * 4 <= kUbBudgetBytes);
 
-// V scans a chunk of rows if the totals before it are at most this: with those of the chunk they fit int32.
-constexpr int64_t kMostScannedTotal = int64_t{1} << 30;
-static_assert(kMostScannedTotal + kWriteChunkRows * kMostScannedTokens <= INT32_MAX);
+static_assert(kWriteChunkRows <= kChunkRows, "a chunk's totals fit int32");
 constexpr int64_t kWriteScanAreas = 5;
 constexpr int64_t kWriteIotaElems = kWriteChunkRows + kLaneElems;
 static_assert(kWriteIotaElems + lane_scan_elems(kWriteChunkRows, kWriteScanAreas) <= 2 * kWriteTileUnits,
