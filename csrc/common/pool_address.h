@@ -83,6 +83,11 @@ DSV4_HOST_DEVICE constexpr int64_t request_ring_slot(int64_t request, int64_t un
     return slot_of(request, unit, a.ring_shift);
 }
 
+// Bits between what stands in a table or a mapping and a page: of a pool that knows pages.
+DSV4_HOST_DEVICE constexpr int32_t entry_page_shift(const PoolAddress& a) {
+    return a.kind == kPages ? 0 : a.page_shift + (a.kind == kSlots ? a.slot_shift : 0);
+}
+
 // Units of a request that the table has room for. A ring takes any.
 DSV4_HOST_DEVICE constexpr int64_t units_in_table(const PoolAddress& a) {
     return a.kind == kPages   ? static_cast<int64_t>(a.columns) << a.page_shift

@@ -179,10 +179,7 @@ class PageTables {
     }
 
     // From an entry to the page: slots, unlike pages, are shifted once they are gathered.
-    __aicore__ inline int32_t entry_shift() const {
-        const PoolAddress& a = p_.pools[pool_];
-        return a.kind == kPages ? 0 : a.page_shift + (a.kind == kSlots ? a.slot_shift : 0);
-    }
+    __aicore__ inline int32_t entry_shift() const { return entry_page_shift(p_.pools[pool_]); }
 
     // The dummy, before that shift.
     __aicore__ inline int32_t filler() const { return p_.dummy_pages[pool_] * (1 << entry_shift()); }

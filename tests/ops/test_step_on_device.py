@@ -12,6 +12,7 @@ from dsv4_npu_ops import (
     OutCacheLoc,
     PageTable,
     RequestTables,
+    SlotTable,
     StepRows,
     VerifyStep,
     build_step,
@@ -406,6 +407,25 @@ def test_more_rows_than_a_device_takes():
     step = make_step("decode", [0] * 4097, [1] * 4097)
     with pytest.raises(ValueError, match="req_pool_indices has 4097 entries, expected at most 4096 on a device"):
         build_metadata(step, "cpu")
+
+
+DUMMY_PAGES = [(1 << 27, False), ((1 << 27) - 1, True), (-(1 << 27), True), (-(1 << 27) - 1, False)]
+
+
+@pytest.mark.parametrize("dummy, fits", DUMMY_PAGES)
+def test_a_dummy_page_lies_within_the_slots_of_a_table(dummy, fits):
+    """Of pages of 16 in a table of slots, which a device shifts whether or not they are dummies."""
+    slots = torch.arange(64, dtype=torch.int32).reshape(1, 64)
+    tables = RequestTables.of({"full": SlotTable(slots, 16)}, max_context_len=64)
+    out = dsv4_npu_ops.Step(full_page_table=poison(1, 4))
+    if fits:
+        build_step(tables, StepRows.verify(torch.tensor([14]), 4), out, dummy_pages={"full": dummy})
+        assert out.full_page_table.tolist() == [[0, 1, dummy, dummy]]
+        return
+    message = f"dummy_pages is {dummy} for full, expected -134217728 to 134217727 on a device"
+    with pytest.raises(ValueError, match=message):
+        build_step(tables, StepRows.verify(torch.tensor([14]), 4), out, dummy_pages={"full": dummy})
+    assert out.full_page_table.tolist() == [[-77] * 4]
 
 
 def test_host_numbers_that_do_not_fit():

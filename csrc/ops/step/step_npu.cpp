@@ -25,9 +25,21 @@ void check_device_limits(const char* op, const StepParams& p) {
                       " columns, expected at most ", kMaxDeviceLanes, " on a device");
 }
 
+// A device puts a dummy page where entries of the table are, and makes pages of them all.
+void check_dummy_pages(const char* op, const StepParams& p) {
+    for (int32_t pool = 0; pool < kNumPools; ++pool) {
+        const int64_t most = int64_t{INT32_MAX} >> entry_page_shift(p.pools[pool]);
+        TORCH_CHECK_VALUE(
+            p.page_columns[pool] == 0 || (p.dummy_pages[pool] <= most && p.dummy_pages[pool] >= -most - 1), op,
+            ": dummy_pages is ", p.dummy_pages[pool], " for ", kPoolNames[pool], ", expected ", -most - 1, " to ", most,
+            " on a device, whose slots fit int32");
+    }
+}
+
 void launch_step(const StepParams& described, const StepTensors& t) {
     constexpr char kOp[] = "step";
     check_device_limits(kOp, described);
+    check_dummy_pages(kOp, described);
     StepParams p = described;
     const bool uniform = takes_uniform(p);
     plan_launch(p, uniform);
