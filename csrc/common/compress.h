@@ -31,18 +31,9 @@ DSV4_HOST_DEVICE constexpr int64_t first_needed(int64_t length, int64_t ratio) {
     return max_of<int64_t>(0, (groups_in(length, ratio) - overlap_of(ratio)) * ratio);
 }
 
-// State is kept in whole pages.
-DSV4_HOST_DEVICE constexpr int64_t state_start(int64_t length, int64_t ratio, int32_t page_shift) {
-    return page_start(first_needed(length, ratio), page_shift);
-}
-
 // First raw position that the token at `length` attends to in the sliding window.
 DSV4_HOST_DEVICE constexpr int64_t swa_first_needed(int64_t length, int64_t window) {
     return max_of<int64_t>(0, length - window + 1);
-}
-
-DSV4_HOST_DEVICE constexpr int64_t swa_start(int64_t length, int64_t window, int32_t page_shift) {
-    return page_start(swa_first_needed(length, window), page_shift);
 }
 
 // Entries of a dense per-group output: room for every group that `tokens` new tokens in `rows` rows can complete.

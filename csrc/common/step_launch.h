@@ -48,6 +48,4 @@ DSV4_HOST_DEVICE constexpr int64_t lane_scan_elems(int64_t lanes, int64_t areas,
     return (areas + 5) * (lanes + kLaneElems) + 2 * sums * (lanes + kLaneElems + lanes / 2);
 }
 
-constexpr int64_t kGrainBytes = 16 * 1024;  // output of a block, as far as there are cores
-
 }  // namespace dsv4

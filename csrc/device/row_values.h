@@ -1,4 +1,4 @@
-// Inputs and outputs with one int32 or int64 value a row, moved in chunks through UB.
+// Inputs with one int32 or int64 value a row, read in chunks into UB.
 #pragma once
 
 #include "device/memory.h"
@@ -23,15 +23,6 @@ class RowValues {
             load(wide(), global<int64_t>(values_, num_rows_)[first_row], rows);
         } else {
             load(words_, global<int32_t>(values_, num_rows_)[first_row], rows);
-        }
-    }
-
-    // The caller orders S and MTE3 around the copy.
-    __aicore__ inline void store_chunk(int64_t first_row, uint32_t rows) const {
-        if (is_int64_) {
-            store(global<int64_t>(values_, num_rows_)[first_row], wide(), rows);
-        } else {
-            store(global<int32_t>(values_, num_rows_)[first_row], words_, rows);
         }
     }
 

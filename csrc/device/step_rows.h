@@ -94,7 +94,6 @@ class StepRows {
     }
 
     __aicore__ inline int64_t start(int64_t index) const { return starts().GetValue(static_cast<uint32_t>(index)); }
-    __aicore__ inline int64_t count(int64_t index) const { return counts().GetValue(static_cast<uint32_t>(index)); }
     // kNoRequest of a row of padding.
     __aicore__ inline int64_t request(int64_t index) const { return requests().GetValue(static_cast<uint32_t>(index)); }
 

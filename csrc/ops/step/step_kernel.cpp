@@ -8,7 +8,7 @@
 #include "ops/step/step_index.h"
 
 // Whatever of a step is asked for, in one launch (libc has a function `step`): every block reads the rows once and
-// writes an equal share of each output.
+// does an equal share of the work.
 extern "C" __global__ __aicore__ void fill_step(GM_ADDR error_lanes, StepAddresses memory, StepParams p) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
     AscendC::TPipe pipe;

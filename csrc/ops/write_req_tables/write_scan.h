@@ -21,7 +21,7 @@ struct ScannedWriteRows {
 
 class WriteScan {
   public:
-    // scratch: kWriteScanElems.
+    // scratch: kWriteIotaElems and what lane_scan_elems says.
     __aicore__ inline void init(const WriteReqTablesParams& p, const LocalTensor<int32_t>& scratch) {
         p_ = &p;
         iota_ = scratch;
