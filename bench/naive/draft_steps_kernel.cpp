@@ -54,8 +54,8 @@ class DraftLoops {
             for (int64_t entry = own_.begin; entry < own_.end; ++entry) {
                 for (int64_t d = 0; d < p_.rope_dim; ++d) {
                     const int64_t position = draft_position(start(entry), step, p_);
-                    narrow_.push(element<int32_t>(at(table), p_.max_context_len * p_.rope_dim,
-                                                  position * p_.rope_dim + d));
+                    narrow_.push(
+                        element<int32_t>(at(table), p_.max_context_len * p_.rope_dim, position * p_.rope_dim + d));
                 }
             }
             narrow_.end();

@@ -148,8 +148,8 @@ class LaneScan {
                 AscendC::PipeBarrier<PIPE_V>();
             }
             for (uint32_t sum = 0; sum < num_sums; ++sum) {
-                AscendC::Add(next[sum][kZeros], from[sum][kZeros],
-                             gathers ? near(sum) : from[sum][kZeros - distance], n_);
+                AscendC::Add(next[sum][kZeros], from[sum][kZeros], gathers ? near(sum) : from[sum][kZeros - distance],
+                             n_);
                 const LocalTensor<int32_t> last = from[sum];
                 from[sum] = next[sum];
                 next[sum] = last;

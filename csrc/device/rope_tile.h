@@ -1,5 +1,6 @@
-// A tile of RoPE rows of a step in UB, of all tables of a stage side by side: MTE2 and MTE3 copy rows of tables as pairs
-// of bytes, whatever their elements are. V only repeats the row of position 0 for padding, and marks rows that no table has.
+// A tile of RoPE rows of a step in UB, of all tables of a stage side by side: MTE2 and MTE3 copy rows of tables as
+// pairs of bytes, whatever their elements are. V only repeats the row of position 0 for padding, and marks rows that no
+// table has.
 #pragma once
 
 #include "device/errors.h"
@@ -130,7 +131,7 @@ class RopeTile {
     static constexpr int32_t kTwoNanHalves = 0x7fff7fff;
 
     Table tables_[kNumTokenRope];
-    uint32_t count_ = 0;  // of the outputs that are asked for
+    uint32_t count_ = 0;         // of the outputs that are asked for
     int64_t least_max_pos_ = 0;  // rows of the shortest table
     uint32_t row_words_ = 0;
     uint32_t rows_ = 0;

@@ -87,9 +87,20 @@ void register_advance_step(torch::Library& library) {
                      constexpr int64_t no_pools[kNumPools] = {};
                      constexpr int64_t no_slots[] = {0, 0};
                      const std::optional<at::Tensor> none;
-                     const AdvanceArguments arguments{
-                         at::TensorList(), no_pools, none, seq_lens, none, token_ids, cu_seqlens, num_draft_tokens,
-                         backup_tokens, none, token_ids.size(1), max_context_len, lengths_are_final, no_slots};
+                     const AdvanceArguments arguments{at::TensorList(),
+                                                      no_pools,
+                                                      none,
+                                                      seq_lens,
+                                                      none,
+                                                      token_ids,
+                                                      cu_seqlens,
+                                                      num_draft_tokens,
+                                                      backup_tokens,
+                                                      none,
+                                                      token_ids.size(1),
+                                                      max_context_len,
+                                                      lengths_are_final,
+                                                      no_slots};
                      const AdvanceStepParams p = check_advance_step(arguments, tensors);
                      run(p, tensors);
                      return made;

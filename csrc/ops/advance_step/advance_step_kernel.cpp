@@ -1,8 +1,7 @@
-#include "kernel_operator.h"
-
 #include "device/errors.h"
 #include "device/memory.h"
 #include "device/pipes.h"
+#include "kernel_operator.h"
 #include "ops/advance_step/advance_step_index.h"
 #include "ops/advance_step/position_slots.h"
 #include "ops/advance_step/token_tile.h"
@@ -36,8 +35,7 @@ class HiddenRows {
             const HiddenTile tile = hidden_tile(p_, begin, share.end);
             if (!rows.knows(tile.row, tile.rows)) {
                 // No row of another block: its length may change meanwhile.
-                rows.load_chunk(tile.row,
-                                static_cast<uint32_t>(min_of<int64_t>(kAdvanceChunkRows, end_row - tile.row)),
+                rows.load_chunk(tile.row, static_cast<uint32_t>(min_of<int64_t>(kAdvanceChunkRows, end_row - tile.row)),
                                 nullptr);
             }
             const event_t stored = turn == 0 ? EVENT_ID0 : EVENT_ID1;
@@ -62,8 +60,8 @@ class HiddenRows {
         for (uint32_t i = 0; i < count; ++i) {
             if (rows.next().accepted.GetValue(first + i) != 0) {
                 const int64_t token = rows.next().sampled.GetValue(first + i);
-                load(buffer[i * pitch],
-                     from_[static_cast<uint64_t>(token * p_.hidden_row_halves + tile.offset_halves)], halves);
+                load(buffer[i * pitch], from_[static_cast<uint64_t>(token * p_.hidden_row_halves + tile.offset_halves)],
+                     halves);
             } else {
                 ++padding;
             }
@@ -129,8 +127,8 @@ class AdvancedRows {
     static constexpr uint32_t kRows = static_cast<uint32_t>(kAdvanceChunkRows);
 
     // What V has made of an output that may be asked for; is_int64: of which type the output is.
-    __aicore__ inline void store_values(int32_t field, const LocalTensor<int32_t>& values, bool is_int64,
-                                        int64_t first, uint32_t count) {
+    __aicore__ inline void store_values(int32_t field, const LocalTensor<int32_t>& values, bool is_int64, int64_t first,
+                                        uint32_t count) {
         if (!wants(p_, field)) {
             return;
         }

@@ -80,7 +80,7 @@ class PositionSlots {
     }
 
   private:
-    static constexpr uint32_t kPools = 4;  // those with a slot for each token
+    static constexpr uint32_t kPools = 4;   // those with a slot for each token
     static constexpr uint32_t kTables = 2;  // what full and swa are made of
     static constexpr uint32_t kRows = static_cast<uint32_t>(kAdvanceChunkRows);
     static constexpr uint32_t kBlocks = kRows * static_cast<uint32_t>(kLaneElems);

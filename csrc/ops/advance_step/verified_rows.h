@@ -30,8 +30,8 @@ class VerifiedRows {
         constexpr uint32_t input_elems = static_cast<uint32_t>(kAdvanceChunkRows) * 2;
         // cu_seqlens have one entry more than there are rows.
         constexpr uint32_t inputs = 5 * input_elems + static_cast<uint32_t>(kLaneElems);
-        pipe->InitBuffer(buffer_, (inputs + static_cast<uint32_t>(lane_scan_elems(kAdvanceChunkRows, kAreas))) *
-                                      sizeof(int32_t));
+        pipe->InitBuffer(
+            buffer_, (inputs + static_cast<uint32_t>(lane_scan_elems(kAdvanceChunkRows, kAreas))) * sizeof(int32_t));
         const LocalTensor<int32_t> values = buffer_.Get<int32_t>();
         requests_.init(at(from.requests), p.num_rows, p.request_is_int64, values);
         lengths_.init(at(from.lengths), p.num_rows, p.length_is_int64, values[input_elems]);

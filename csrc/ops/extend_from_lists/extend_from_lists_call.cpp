@@ -57,8 +57,7 @@ Extended count_and_extend(const at::Tensor& req_pool_indices, const std::optiona
                 behind(swa_pages, total.swa_pages),
                 behind(c128_pages, total.c128_pages)};
     }
-    return {std::move(made),  total.c128,       total.full_pages,
-            total.swa_pages, total.c128_pages, std::move(new_columns)};
+    return {std::move(made), total.c128, total.full_pages, total.swa_pages, total.c128_pages, std::move(new_columns)};
 }
 
 }  // namespace

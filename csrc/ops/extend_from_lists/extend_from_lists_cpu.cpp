@@ -218,8 +218,8 @@ Needs extend_needs(const std::optional<at::Tensor>& prefix_lens, const at::Tenso
     const auto [total, columns] = count_extend(prefix_lens, seq_lens, page_size, c128_page_size, swa_tail);
     at::Tensor new_columns = at::detail::empty_cpu({static_cast<int64_t>(columns.size()) / 3, 3}, at::kLong);
     std::copy(columns.begin(), columns.end(), new_columns.mutable_data_ptr<int64_t>());
-    return {total.tokens,    total.c4,        total.c128,
-            total.full_pages, total.swa_pages, total.c128_pages, std::move(new_columns)};
+    return {total.tokens,          total.c4, total.c128, total.full_pages, total.swa_pages, total.c128_pages,
+            std::move(new_columns)};
 }
 
 }  // namespace

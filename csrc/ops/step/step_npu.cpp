@@ -53,12 +53,12 @@ void launch_step(const StepParams& described, const StepTensors& t) {
     at.rope_sin = memory.add(t.rope_sin);
     memory.add(t.token_rope, at.token_rope);
     memory.add(t.fields, at.fields);
-    npu::launch(kOp, memory.tensors(), step_blocks(p, uniform, npu::vector_cores(t.seq_lens)),
-                [p = p, at = at, uniform, errors = npu::error_lanes(t.seq_lens)](uint32_t blocks,
-                                                                                 void* stream) mutable {
-                    return uniform ? ACLRT_LAUNCH_KERNEL(fill_uniform_step)(blocks, stream, errors, &at, &p)
-                                   : ACLRT_LAUNCH_KERNEL(fill_step)(blocks, stream, errors, &at, &p);
-                });
+    npu::launch(
+        kOp, memory.tensors(), step_blocks(p, uniform, npu::vector_cores(t.seq_lens)),
+        [p = p, at = at, uniform, errors = npu::error_lanes(t.seq_lens)](uint32_t blocks, void* stream) mutable {
+            return uniform ? ACLRT_LAUNCH_KERNEL(fill_uniform_step)(blocks, stream, errors, &at, &p)
+                           : ACLRT_LAUNCH_KERNEL(fill_step)(blocks, stream, errors, &at, &p);
+        });
 }
 
 }  // namespace

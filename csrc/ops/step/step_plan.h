@@ -138,8 +138,8 @@ DSV4_HOST_DEVICE constexpr int64_t pages_ns(const StepParams& p, int32_t first_p
 
 DSV4_HOST_DEVICE constexpr int64_t stage_ns(const StepParams& p, int32_t stage) {
     if (stage == kStageRows) {
-        constexpr int32_t kRowFields = 1 << kFieldStartPos | 1 << kFieldSeqUsed | 1 << kFieldKvLens |
-                                       1 << kFieldCuSeqlens | 1 << kFieldNumGroups;
+        constexpr int32_t kRowFields =
+            1 << kFieldStartPos | 1 << kFieldSeqUsed | 1 << kFieldKvLens | 1 << kFieldCuSeqlens | 1 << kFieldNumGroups;
         return (p.wanted & kRowFields) == 0 ? 0 : kLeastStageNs;
     }
     if (stage < kStageC4 || stage == kStageTokenRope) {
