@@ -198,12 +198,8 @@ std::vector<at::Tensor> new_sample_buffers(const at::Tensor& seq_lens, const at:
     check::dim(kOp, "seq_lens", seq_lens, 1);
     check::dim(kOp, "token_ids", token_ids, 2);
     check::integer(kOp, "token_ids", token_ids);
-    // Numbers of dtypes: torch/empty_tensors.cpp.
-    constexpr int64_t int32 = 0, int64 = 1;
-    const int64_t rows = seq_lens.size(0);
-    return empty_tensors(
-        {2, token_ids.scalar_type() == at::kLong ? int64 : int32, rows, 2, int32, rows, 2, int64, rows, 2, int32, rows},
-        seq_lens.device());
+    const auto of_rows = [&](at::ScalarType dtype) { return empty_tensor(dtype, seq_lens.sizes(), seq_lens.device()); };
+    return {of_rows(token_ids.scalar_type()), of_rows(at::kInt), of_rows(at::kLong), of_rows(at::kInt)};
 }
 
 TORCH_LIBRARY_FRAGMENT(dsv4_npu_ops, m) {
