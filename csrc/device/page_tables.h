@@ -21,9 +21,39 @@ class PageTables {
           pages_(scratch[kPageTileEntries]),
           blocks_(scratch[2 * kPageTileEntries]),
           nothing_(scratch[(2 + kLaneElems) * kPageTileEntries]) {
-        AscendC::Muls(offsets_bytes_, rows_.iota(), static_cast<int32_t>(kUbBlockBytes),
-                      static_cast<int32_t>(kPageTileEntries));
+        if constexpr (!copies) {
+            AscendC::Muls(offsets_bytes_, rows_.iota(), static_cast<int32_t>(kUbBlockBytes),
+                          static_cast<int32_t>(kPageTileEntries));
+        }
     }
+
+    // Of all pools, rows of many entries.
+    __aicore__ inline void write_long_rows() {
+        for (int32_t pool = 0; pool < kNumPools; ++pool) {
+            if (has_long_rows(p_, pool)) {
+                write_long_rows(pool);
+            }
+        }
+    }
+
+    // Of all pools, the block's parts of the others.
+    __aicore__ inline void write() {
+        for (int32_t pool = 0; pool < kNumPools; ++pool) {
+            write(pool);
+        }
+    }
+
+  private:
+    // Entries [column, column + entries) of a row of the output, which the tile holds from `area` on, and those of them
+    // that name pages, none for padding.
+    struct Stretch {
+        int32_t row;
+        int32_t column;
+        uint32_t entries;
+        uint32_t area;
+        PageSpan pages;
+    };
+    static constexpr uint32_t kMostStretches = 128;
 
     // int32 [B, columns] of a pool, of whose rows blocks take parts.
     __aicore__ inline void write(int32_t pool) {
@@ -62,18 +92,6 @@ class PageTables {
         store_stretches();
         turn_ = (turn_ + num_rows) % blocks;
     }
-
-  private:
-    // Entries [column, column + entries) of a row of the output, which the tile holds from `area` on, and those of them
-    // that name pages, none for padding.
-    struct Stretch {
-        int32_t row;
-        int32_t column;
-        uint32_t entries;
-        uint32_t area;
-        PageSpan pages;
-    };
-    static constexpr uint32_t kMostStretches = 128;
 
     __aicore__ inline void start(int32_t pool) {
         columns_ = p_.page_columns[pool];

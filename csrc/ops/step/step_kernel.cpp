@@ -16,12 +16,7 @@ extern "C" __global__ __aicore__ void fill_step(GM_ADDR error_lanes, StepAddress
     rows.scan();
     if (p.other_page_tables != 0) {
         // First, so that these stores, of many bytes, run while the others are made.
-        dsv4::kernel::PageTables<false> pages(rows, memory, rows.lasting_scratch());
-        for (int32_t pool = 0; pool < dsv4::kNumPools; ++pool) {
-            if (dsv4::has_long_rows(p, pool)) {
-                pages.write_long_rows(pool);
-            }
-        }
+        dsv4::kernel::PageTables<false>(rows, memory, rows.lasting_scratch()).write_long_rows();
     }
     if (rows.has_part(dsv4::kStageRows, dsv4::kStageRows)) {
         dsv4::kernel::RowVectors(rows, memory).write();
@@ -37,10 +32,7 @@ extern "C" __global__ __aicore__ void fill_step(GM_ADDR error_lanes, StepAddress
     }
     if (rows.has_part(dsv4::kStageOtherPages, dsv4::kStageStates - 1)) {
         rows.next_stage();
-        dsv4::kernel::PageTables<false> pages(rows, memory, rows.scratch());
-        for (int32_t pool = 0; pool < dsv4::kNumPools; ++pool) {
-            pages.write(pool);
-        }
+        dsv4::kernel::PageTables<false>(rows, memory, rows.scratch()).write();
     }
     if (rows.has_part(dsv4::kStageStates, dsv4::kStageWindows)) {
         dsv4::kernel::RowSlots row_slots(rows, memory);

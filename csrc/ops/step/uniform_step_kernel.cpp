@@ -17,12 +17,7 @@ extern "C" __global__ __aicore__ void fill_uniform_step(GM_ADDR error_lanes, Ste
     rows.scan();
     if (p.other_page_tables != 0) {
         // First, so that these stores, of many bytes, run while the others are made.
-        dsv4::kernel::PageTables<true> pages(rows, memory, rows.lasting_scratch());
-        for (int32_t pool = 0; pool < dsv4::kNumPools; ++pool) {
-            if (dsv4::has_long_rows(p, pool)) {
-                pages.write_long_rows(pool);
-            }
-        }
+        dsv4::kernel::PageTables<true>(rows, memory, rows.lasting_scratch()).write_long_rows();
     }
     if (rows.has_part(dsv4::kStageRows, dsv4::kStageRows)) {
         dsv4::kernel::RowVectors(rows, memory).write();
