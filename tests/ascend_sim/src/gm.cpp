@@ -267,8 +267,11 @@ void ClearGm() { g_allocations.clear(); }
 void NextGmEpoch() { ++g_epoch; }
 
 void ReportUnwrittenOutputs(const std::vector<uint64_t>& arguments) {
-    for (const auto& [address, allocation] : g_allocations) {
-        const auto named = [&](uint64_t value) { return value >= address && value < address + allocation.bytes; };
+    for (const auto& entry : g_allocations) {
+        const Allocation& allocation = entry.second;
+        const auto named = [&](uint64_t value) {
+            return value >= allocation.address && value < allocation.address + allocation.bytes;
+        };
         if (allocation.states.empty() || std::none_of(arguments.begin(), arguments.end(), named)) {
             continue;
         }
