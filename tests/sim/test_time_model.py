@@ -1,7 +1,7 @@
 """The time model beside cycles that the toolkit's documents publish, and what it must say of order.
 
-Published: the samples add_high_performance and data_copy of cann/asc-devkit on Atlas A2 and A3. A figure is a loop's
-cycles an iteration on one core, the published time times 1.85 GHz over the iterations.
+Published: the samples add_high_performance, data_copy and data_cache_preload of cann/asc-devkit on Atlas A2 and A3. A
+figure is a loop's cycles an iteration on one core, the published time times 1.85 GHz over the iterations.
 """
 
 from __future__ import annotations
@@ -73,6 +73,43 @@ def test_published_loops(sim, kernel, blocks, cold, tiles, arguments, published)
     load_table(Path(sim.library._name), "aclrtlaunch_add_tiles", Path(__file__).parent / "kernels")
     found = cycles_of(sim, kernel, blocks, tiles, *arguments)
     assert abs(found / published - 1) <= CLOSE
+
+
+@pytest.mark.parametrize(("preload", "microseconds"), [(0, 29.254), (1, 17.748)], ids=["as read", "preloaded"])
+def test_published_loops_over_the_data_cache(sim: Simulator, preload: int, microseconds: float) -> None:
+    """256 bytes of 1024 lines, drawn with repetition: time of the scalar unit."""
+    load_table(Path(sim.library._name), "aclrtlaunch_add_tiles", Path(__file__).parent / "kernels")
+    data = np.random.default_rng(0).integers(0, 256, (1 << 16) + 512, dtype=np.uint8)
+    indices = np.zeros(256 + 16, dtype=np.uint32)
+    indices = indices[-indices.ctypes.data % 64 // 4 :][:256]
+    indices[:] = np.random.default_rng(1).integers(0, 1024, 256) * 64
+    result = np.zeros(1, dtype=np.int32)
+    start = -data.ctypes.data % 512
+    sim.register(data.ctypes.data + start, 1 << 16, "data")
+    sim.register(indices.ctypes.data, indices.nbytes, "indices")
+    sim.register(result.ctypes.data, result.nbytes, "result")
+    sim.run(
+        "sum_scattered", 1, data.ctypes.data + start, indices.ctypes.data, result.ctypes.data, len(indices), preload
+    )
+    assert result[0] == data[start:][indices].astype(np.int64).sum()
+    found = sim.counters()[-1]["per_block"][0]["model_cycles"]["S"] / 1850
+    assert abs(found / microseconds - 1) <= CLOSE, found
+
+
+def test_preloaded_code_is_not_waited_for(sim: Simulator) -> None:
+    load_table(Path(sim.library._name), "aclrtlaunch_add_tiles", Path(__file__).parent / "kernels")
+    cold = []
+    for units in (0, 1, 7):
+        sim.run("preload_code", 1, *_memory(sim, "load_tiles", 1, (1, 32, 0)), units)
+        cold.append(sim.counters()[-1]["per_block"][0]["model_cycles"]["cold"])
+    assert cold[0] > cold[1] == cold[2] > 0
+
+
+@pytest.mark.parametrize("units", [-1, 8])
+def test_code_is_preloaded_up_to_the_cache(sim: Simulator, units: int) -> None:
+    sim.launch("preload_code", 1, *_memory(sim, "load_tiles", 1, (1, 32, 0)), units)
+    assert [error.kind for error in sim.errors()] == ["range.field"]
+    sim.clear_errors()
 
 
 def test_overlap_counts_and_waiting_too(sim: Simulator) -> None:

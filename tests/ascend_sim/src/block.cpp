@@ -33,12 +33,13 @@ uint8_t* UbMemory() { return g_ub; }
 ByteState* UbStates() { return g_states; }
 
 void Block::Begin(const char* kernel_name, int64_t block_index, int64_t block_count, uint64_t poison_seed,
-                  uint64_t argument_bytes) {
+                  uint64_t bytes_of_arguments) {
     kernel = kernel_name;
     running = true;
     index = block_index;
     count = block_count;
     type = KernelType::Unset;
+    argument_bytes = bytes_of_arguments;
     time.Reset();
     ForgetRunCode();
     clock.Begin(argument_bytes, block_count, GlobalConfig().memory_is_cold);
@@ -88,6 +89,7 @@ void Block::NoteCall(const Call& call) {
 }
 
 void Block::Finish() {
+    clock.ReadArguments();
     for (int event = 0; event < kEvents; ++event) {
         for (int id = 0; id < kEventIds; ++id) {
             if (flags[event][id].set) {

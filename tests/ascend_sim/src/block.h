@@ -53,6 +53,7 @@ struct Block {
     int64_t index = 0;
     int64_t count = 0;
     KernelType type = KernelType::Unset;
+    uint64_t argument_bytes = 0;
 
     Timeline time;
     BlockTime clock;
@@ -93,7 +94,7 @@ struct Block {
     Counters counters;
 
     void Begin(const char* kernel_name, int64_t block_index, int64_t block_count, uint64_t poison_seed,
-               uint64_t argument_bytes);
+               uint64_t bytes_of_arguments);
     // Checks what a kernel must have tidied up. Never throws.
     void Finish();
     void NoteCall(const Call& call);

@@ -46,6 +46,7 @@ bool PipeAlive() { return CurrentBlock().pipe_alive; }
 void CreatePipe(const Call& call) {
     Block& now = CurrentBlock();
     now.NoteCall(call);
+    now.clock.ReadArguments();
     if (now.pipe_alive) {
         Complain(call, Pipe::S, "pipe.second", "a TPipe is alive already; expected one per kernel");
     }

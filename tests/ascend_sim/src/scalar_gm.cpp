@@ -36,7 +36,7 @@ const uint8_t* ScalarGmRead(const Call& call, uint64_t address, uint32_t bytes) 
     Block& now = CurrentBlock();
     const uint32_t id = now.NoteScalarCall(call);
     ++now.counters.gm_scalar_reads;
-    now.clock.Scalar(model::kGmLoadStall);
+    now.clock.ReadLine(address / kCacheLine);
     GmAccess access = ResolveGm(call, Pipe::S, "source", GmView{}, Ranges{address, bytes, 1, 0}, std::min(bytes, 8u));
     access.scalar_call = id;
     Allocation& allocation = *access.allocation;
@@ -114,10 +114,37 @@ void DataCacheCleanAndInvalidate(const Call& call, uint64_t address, bool whole_
     if (whole_cache) {
         now.clean_all = finished;
         now.dirty_lines.clear();
+        now.clock.DropLines();
     } else {
         now.clean_lines[address / kCacheLine] = finished;
         now.dirty_lines.erase(address / kCacheLine);
+        now.clock.DropLine(address / kCacheLine);
     }
+}
+
+uint64_t ArgumentBase() { return kArgumentBase; }
+
+void DataCachePreload(const Call& call, uint64_t address) {
+    Block& now = CurrentBlock();
+    now.NoteCall(call);
+    now.clock.PreloadLine(address / kCacheLine);
+    if (address >= kArgumentBase + now.argument_bytes) {
+        Complain(call, Pipe::S, "bounds.gm", "byte %llu of the arguments, of which there are %llu",
+                 static_cast<unsigned long long>(address - kArgumentBase),
+                 static_cast<unsigned long long>(now.argument_bytes));
+    }
+}
+
+void CodePreload(const Call& call, int64_t units) {
+    constexpr int64_t kUnitBytes = 2048;
+    constexpr int64_t kMostUnits = 7;  // less than the 16 KB of a vector core's cache
+    Block& now = CurrentBlock();
+    now.NoteCall(call);
+    if (units < 1 || units > kMostUnits) {
+        Complain(call, Pipe::S, "range.field", "preFetchLen is %lld, expected 1..%lld units of %lld bytes",
+                 static_cast<long long>(units), static_cast<long long>(kMostUnits), static_cast<long long>(kUnitBytes));
+    }
+    now.clock.PreloadCode(static_cast<double>(units * kUnitBytes));
 }
 
 void FinishScalarStores() {

@@ -38,9 +38,41 @@ double CopyCycles(const Ranges& rows, double bytes_per_cycle) {
 void BlockTime::Begin(uint64_t argument_bytes, int64_t blocks, bool from_hbm) {
     *this = BlockTime();
     share_ = (from_hbm ? model::kHbmBytesPerCycle : model::kL2BytesPerCycle) / static_cast<double>(blocks);
-    const uint64_t lines = (argument_bytes + model::kArgumentLineBytes - 1) / model::kArgumentLineBytes;
-    cold_ = static_cast<double>(lines) * model::kArgumentLine;
-    now_ = cold_;
+    argument_lines_ = (argument_bytes + kCacheLine - 1) / kCacheLine;
+}
+
+void BlockTime::ReadArguments() {
+    for (uint64_t line = 0; line < argument_lines_; ++line) {
+        Cold(WaitForLine(kArgumentBase / kCacheLine + line));
+    }
+    argument_lines_ = 0;
+}
+
+double BlockTime::WaitForLine(uint64_t line) {
+    const auto found = lines_.emplace(line, now_ + model::kDataLine).first;
+    return std::max(0.0, found->second - now_);
+}
+
+void BlockTime::PreloadLine(uint64_t line) {
+    double& preload = preloads_[num_preloads_++ % model::kMostPreloads];
+    Scalar(model::kScalarInstruction + std::max(0.0, preload - now_));
+    preload = now_ + model::kPreloadedDataLine;
+    lines_.emplace(line, preload);
+}
+
+void BlockTime::PreloadCode(double bytes) {
+    Scalar(model::kScalarInstruction);
+    preloaded_bytes_ = bytes;
+    code_arrives_ = now_ + model::kFirstPreloadedCodeLine;
+}
+
+void BlockTime::NewCode(double bytes) {
+    const double preloaded = std::min(bytes, preloaded_bytes_);
+    preloaded_bytes_ -= preloaded;
+    const double lines = preloaded / model::kCodeLineBytes;
+    code_arrives_ += lines * model::kPreloadedCodeLine;
+    const double wait = std::clamp(code_arrives_ - now_, 0.0, lines * model::kCodeLine);
+    Cold(wait + (bytes - preloaded) / model::kCodeLineBytes * model::kCodeLine);
 }
 
 void BlockTime::Run(Pipe pipe, double busy, double latency) {
@@ -115,6 +147,6 @@ extern "C" __attribute__((visibility("default"))) void __sanitizer_cov_trace_pc(
     if (run.block != g_block) {
         run.block = g_block;
         now.counters.code_instructions += run.instructions;
-        now.clock.Cold(instructions * model::kInstructionBytes / model::kCodeLineBytes * model::kCodeLine);
+        now.clock.NewCode(instructions * model::kInstructionBytes);
     }
 }

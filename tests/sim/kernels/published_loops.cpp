@@ -73,3 +73,65 @@ extern "C" __global__ __aicore__ void load_tiles(GM_ADDR x, int32_t tiles, int32
                     DataCopyPadExtParams<half>{false, 0, 0, half(0)});
     }
 }
+
+// The sum of bytes that lie anywhere in 64 KB, of which each has its cache line; preload: a line is asked for when the
+// byte before it has been read.
+extern "C" __global__ __aicore__ void sum_scattered(GM_ADDR data, GM_ADDR indices, GM_ADDR result, int32_t count,
+                                                    int32_t preload) {
+    KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+    TPipe pipe;
+    TBuf<TPosition::VECCALC> buffer;
+    pipe.InitBuffer(buffer, 32);
+    const LocalTensor<int32_t> sum = buffer.Get<int32_t>();
+    GlobalTensor<uint8_t> bytes;
+    bytes.SetGlobalBuffer(reinterpret_cast<__gm__ uint8_t*>(data), 1 << 16);
+    GlobalTensor<uint64_t> lines;
+    lines.SetGlobalBuffer(reinterpret_cast<__gm__ uint64_t*>(data), (1 << 16) / 8);
+    GlobalTensor<uint32_t> where;
+    where.SetGlobalBuffer(reinterpret_cast<__gm__ uint32_t*>(indices), static_cast<uint64_t>(count));
+    GlobalTensor<int32_t> to;
+    to.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(result), 1);
+    int32_t total = 0;
+    uint32_t next = where.GetValue(0);
+    for (int32_t i = 0; i < count; ++i) {
+        total += bytes.GetValue(next);
+        if (i + 1 < count) {
+            next = where.GetValue(static_cast<uint64_t>(i + 1));
+            if (preload != 0) {
+                DataCachePreload(lines, static_cast<int64_t>(next / 64 * 64));
+            }
+        }
+    }
+    sum.SetValue(0, total);
+    SetFlag<HardEvent::S_MTE3>(EVENT_ID0);
+    WaitFlag<HardEvent::S_MTE3>(EVENT_ID0);
+    DataCopyPad(to, sum, DataCopyExtParams{1, sizeof(int32_t), 0, 0, 0});
+}
+
+// A little code; units of it are preloaded.
+extern "C" __global__ __aicore__ void preload_code(GM_ADDR x, int32_t units) {
+    KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+    if (units != 0) {
+        ICachePreLoad(units);
+    }
+    TPipe pipe;
+    TBuf<TPosition::VECCALC> buffer;
+    pipe.InitBuffer(buffer, 32);
+    const LocalTensor<int32_t> tile = buffer.Get<int32_t>();
+    GlobalTensor<int32_t> to;
+    to.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(x), 8);
+    Duplicate(tile, int32_t{1}, 8);
+    // Time for the lines to come.
+    for (int32_t i = 0; i < 30; ++i) {
+        PipeBarrier<PIPE_ALL>();
+    }
+    for (int32_t i = 0; i < 3; ++i) {
+        PipeBarrier<PIPE_V>();
+        Adds(tile, tile, i, 8);
+        PipeBarrier<PIPE_V>();
+        Muls(tile, tile, i + 1, 8);
+    }
+    SetFlag<HardEvent::V_MTE3>(EVENT_ID0);
+    WaitFlag<HardEvent::V_MTE3>(EVENT_ID0);
+    DataCopyPad(to, tile, DataCopyExtParams{1, 32, 0, 0, 0});
+}

@@ -54,6 +54,10 @@ void ScalarUbWrite(const Call& call, uint32_t address, uint32_t bytes);
 const uint8_t* ScalarGmRead(const Call& call, uint64_t address, uint32_t bytes);
 uint8_t* ScalarGmWrite(const Call& call, uint64_t address, uint32_t bytes);
 void DataCacheCleanAndInvalidate(const Call& call, uint64_t address, bool whole_cache);
+// Where the launch's arguments lie; only for the hints below, which change nothing but the time.
+uint64_t ArgumentBase();
+void DataCachePreload(const Call& call, uint64_t address);
+void CodePreload(const Call& call, int64_t units);
 
 void NoteNop(const Call& call, Pipe pipe);
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "ascend_sim/pool.h"
 #include "ascend_sim/tensor.h"
@@ -66,7 +67,16 @@ void DataCacheCleanAndInvalid(const GlobalTensor<T>& tensor, CallSite site = Cal
 template <MemDsbT Scope>
 void DataSyncBarrier() {}
 
-inline void ICachePreLoad(const int64_t) {}
+// Of the line that holds byte `offset` of the tensor; of so many units of 2 KB of code from the call on.
+template <class T>
+void DataCachePreload(const GlobalTensor<uint64_t>& tensor, const T offset, CallSite site = CallSite::Here()) {
+    static_assert(std::is_same_v<T, int16_t> || std::is_same_v<T, int64_t>, "the offset is an int16_t or an int64_t");
+    ascend_sim::DataCachePreload(Call{"DataCachePreload", site},
+                                 tensor.view().address + static_cast<uint64_t>(int64_t{offset}));
+}
+inline void ICachePreLoad(const int64_t units, CallSite site = CallSite::Here()) {
+    ascend_sim::CodePreload(Call{"ICachePreLoad", site}, units);
+}
 
 }  // namespace AscendC
 
@@ -92,6 +102,7 @@ inline void wait_flag(pipe_t from, pipe_t to, int32_t id, ascend_sim::CallSite s
 }
 inline int64_t get_block_idx() { return ascend_sim::BlockIndex(); }
 inline int64_t get_block_num() { return ascend_sim::BlockCount(); }
+inline int64_t get_para_base() { return static_cast<int64_t>(ascend_sim::ArgumentBase()); }
 
 namespace AscendC {
 
