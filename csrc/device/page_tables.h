@@ -141,7 +141,8 @@ class PageTables {
         }
     }
 
-    __aicore__ inline void store_stretches() {
+    // Out of line, since it is called from two places of a kernel whose code is to fit into the instruction cache.
+    __attribute__((noinline)) __aicore__ void store_stretches() {
         const uint32_t count = count_;
         make_tile();
         for (uint32_t i = 0; i < count; ++i) {

@@ -3,11 +3,9 @@
 #pragma once
 
 #include "device/lane_scan.h"
-#include "ops/step/step_index.h"
+#include "device/step_rows.h"
 
 namespace dsv4::kernel {
-
-constexpr int32_t kNoRequest = -1;
 
 // Arrays of the rows, from the chunk's first row on; the prefixes have an entry more.
 struct ScannedRows {
@@ -15,6 +13,8 @@ struct ScannedRows {
     LocalTensor<int32_t> tokens_before, groups_before[2];
 };
 
+// has_operands: rows may be of a form that has an operand.
+template <bool has_operands>
 class RowScan {
   public:
     // scratch: kRowScanElems. iota: at least kChunkRows + 1. counts_groups: whether groups before each row are wanted.
@@ -25,8 +25,8 @@ class RowScan {
         lanes_.init(iota, scratch);
         counts_groups_ = counts_groups;
         limit_ = min_of<int64_t>(kMostScannedLength, min_of(p.rows.max_context_len, p.rows.max_seq_len));
-        ragged_ = form_has_operand(p.rows.form);
-        possible_ = limit_ >= 0 && p.scanned_width >= 0 && (ragged_ || p.rows.width <= p.scanned_width);
+        ragged_ = has_operands && form_has_operand(p.rows.form);
+        possible_ = limit_ >= 0 && p.scanned_width >= 0 && (ragged() || p.rows.width <= p.scanned_width);
     }
 
     // Rows [first, first + n), whose inputs have been fetched for V; false: their arrays mean nothing. S may read and
@@ -51,6 +51,9 @@ class RowScan {
     static constexpr int64_t kSums = 2;  // of groups of both ratios
     static_assert(lane_scan_elems(kChunkRows, kAreas, kSums) <= kRowScanElems);
 
+    // Whether rows have an operand.
+    __aicore__ inline bool ragged() const { return has_operands && ragged_; }
+
     // 1 for rows that bring tokens, 0 for padding.
     __aicore__ inline const LocalTensor<int32_t>& live() const { return lanes_.area(0); }
     __aicore__ inline const LocalTensor<int32_t>& widths() const { return lanes_.area(1); }
@@ -64,9 +67,9 @@ class RowScan {
         const StepRowsParams& p = p_->rows;
         const bool final = form_is_final(p.form);
         const int32_t n = lanes_.rows();
-        lanes_.take(lengths(), length_values, 0, ragged_ || final ? limit_ : max_of<int64_t>(0, limit_ - p.width));
+        lanes_.take(lengths(), length_values, 0, ragged() || final ? limit_ : max_of<int64_t>(0, limit_ - p.width));
         AscendC::Mins(live(), lengths(), int32_t{1}, n);
-        if (ragged_) {
+        if (ragged()) {
             take_widths(operand_values);
             AscendC::Mins(fresh(), widths(), int32_t{1}, n);
             AscendC::PipeBarrier<PIPE_V>();
@@ -86,7 +89,7 @@ class RowScan {
             AscendC::Sub(fresh(), to.starts, to.counts, n);
             AscendC::PipeBarrier<PIPE_V>();
             lanes_.take_within(to.starts, fresh(), limit_);
-        } else if (ragged_) {
+        } else if (ragged()) {
             AscendC::Add(fresh(), to.starts, to.counts, n);
             AscendC::PipeBarrier<PIPE_V>();
             lanes_.take_within(lengths(), fresh(), limit_);
@@ -128,7 +131,7 @@ class RowScan {
 
     __aicore__ inline void count_tokens(const LocalTensor<int32_t>& before, int64_t already) const {
         const int32_t n = lanes_.rows();
-        if (!ragged_) {
+        if (!ragged()) {
             AscendC::Muls(before, iota_, p_->rows.width, n + 1);
             AscendC::PipeBarrier<PIPE_V>();
             AscendC::Adds(before, before, static_cast<int32_t>(already), n + 1);

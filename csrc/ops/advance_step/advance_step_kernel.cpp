@@ -1,6 +1,7 @@
 #include "device/errors.h"
 #include "device/memory.h"
 #include "device/pipes.h"
+#include "device/preload.h"
 #include "kernel_operator.h"
 #include "ops/advance_step/advance_step_index.h"
 #include "ops/advance_step/position_slots.h"
@@ -163,6 +164,7 @@ class AdvancedRows {
 extern "C" __global__ __aicore__ void advance_step(GM_ADDR error_lanes, AdvanceStepAddresses memory,
                                                    AdvanceStepParams p) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+    dsv4::kernel::preload_launch(sizeof(GM_ADDR) + sizeof(AdvanceStepAddresses) + sizeof(AdvanceStepParams), 4);
     AscendC::TPipe pipe;
     AscendC::TBuf<AscendC::TPosition::VECCALC> iota_buffer;
     pipe.InitBuffer(iota_buffer, 2 * dsv4::kAdvanceChunkRows * sizeof(int32_t));

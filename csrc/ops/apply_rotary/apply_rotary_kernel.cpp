@@ -1,10 +1,10 @@
-#include "kernel_operator.h"
-
 #include "device/elements.h"
 #include "device/iota.h"
 #include "device/memory.h"
 #include "device/npu_kind.h"
 #include "device/pipes.h"
+#include "device/preload.h"
+#include "kernel_operator.h"
 #include "ops/apply_rotary/apply_rotary_index.h"
 
 namespace dsv4::kernel {
@@ -284,6 +284,7 @@ class ApplyRotary {
 extern "C" __global__ __aicore__ void apply_rotary(GM_ADDR q, GM_ADDR kv, GM_ADDR cos, GM_ADDR sin,
                                                    ApplyRotaryParams p) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+    dsv4::kernel::preload_launch(4 * sizeof(GM_ADDR) + sizeof(ApplyRotaryParams), 3);
     AscendC::TPipe pipe;
     dsv4::kernel::ApplyRotary op(&pipe, cos, sin, p);
     op.run(q, kv);

@@ -1,9 +1,9 @@
-#include "kernel_operator.h"
-
 #include "device/errors.h"
 #include "device/memory.h"
 #include "device/npu_kind.h"
 #include "device/pipes.h"
+#include "device/preload.h"
+#include "kernel_operator.h"
 #include "ops/c4_slots_from_full/c4_slots_from_full_index.h"
 
 namespace dsv4::kernel {
@@ -134,6 +134,7 @@ class C4SlotsFromFull {
 extern "C" __global__ __aicore__ void c4_slots_from_full(GM_ADDR full_loc, GM_ADDR c4_loc, GM_ADDR error_lanes,
                                                          C4SlotsFromFullParams p) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+    dsv4::kernel::preload_launch(3 * sizeof(GM_ADDR) + sizeof(C4SlotsFromFullParams), 1);
     if (AscendC::GetBlockIdx() != 0) {
         return;
     }

@@ -1,9 +1,9 @@
-#include "kernel_operator.h"
-
 #include "common/uneven_share.h"
 #include "device/errors.h"
 #include "device/memory.h"
 #include "device/pipes.h"
+#include "device/preload.h"
+#include "kernel_operator.h"
 #include "ops/compressor_metadata/compressor_metadata_index.h"
 #include "ops/compressor_metadata/request_walk.h"
 
@@ -266,6 +266,8 @@ __aicore__ inline void run_compressor_metadata(const CompressorMetadataAddresses
 extern "C" __global__ __aicore__ void compressor_metadata(GM_ADDR error_lanes, CompressorMetadataAddresses memory,
                                                           CompressorMetadataParams p) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+    dsv4::kernel::preload_launch(
+        sizeof(GM_ADDR) + sizeof(CompressorMetadataAddresses) + sizeof(CompressorMetadataParams), 5);
     if (p.table_type == dsv4::kFloat32) {
         dsv4::kernel::run_compressor_metadata<uint32_t>(memory, error_lanes, p);
     } else {

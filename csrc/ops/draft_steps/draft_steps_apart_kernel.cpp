@@ -1,3 +1,4 @@
+#include "device/preload.h"
 #include "kernel_operator.h"
 #include "ops/draft_steps/draft_rope.h"
 #include "ops/draft_steps/draft_tile.h"
@@ -174,6 +175,7 @@ class DraftsApartKernel {
 extern "C" __global__ __aicore__ void draft_steps_apart(GM_ADDR error_lanes, DraftsApartAddresses memory,
                                                         DraftsApartParams p) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+    dsv4::kernel::preload_launch(sizeof(GM_ADDR) + sizeof(DraftsApartAddresses) + sizeof(DraftsApartParams), 5);
     AscendC::TPipe pipe;
     dsv4::kernel::DraftsApartKernel op(&pipe, memory, error_lanes, p);
     op.run();

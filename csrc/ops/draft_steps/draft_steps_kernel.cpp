@@ -1,3 +1,4 @@
+#include "device/preload.h"
 #include "kernel_operator.h"
 #include "ops/draft_steps/draft_rope.h"
 #include "ops/draft_steps/draft_tile.h"
@@ -57,6 +58,7 @@ class DraftStepsKernel {
 
 extern "C" __global__ __aicore__ void draft_steps(GM_ADDR error_lanes, DraftStepsAddresses memory, DraftStepsParams p) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+    dsv4::kernel::preload_launch(sizeof(GM_ADDR) + sizeof(DraftStepsAddresses) + sizeof(DraftStepsParams), 5);
     AscendC::TPipe pipe;
     dsv4::kernel::DraftStepsKernel op(&pipe, memory, error_lanes, p);
     op.run();

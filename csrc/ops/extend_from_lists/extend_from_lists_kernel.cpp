@@ -1,6 +1,7 @@
 #include "device/errors.h"
 #include "device/iota.h"
 #include "device/memory.h"
+#include "device/preload.h"
 #include "device/row_values.h"
 #include "kernel_operator.h"
 #include "ops/extend_from_lists/extend_from_lists_index.h"
@@ -495,6 +496,7 @@ extern "C" __global__ __aicore__ void extend_from_lists(GM_ADDR requests, GM_ADD
                                                         GM_ADDR c128, GM_ADDR replaced, GM_ADDR error_lanes,
                                                         ExtendFromListsParams p) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+    dsv4::kernel::preload_launch(16 * sizeof(GM_ADDR) + sizeof(ExtendFromListsParams), 2);
     AscendC::TPipe pipe;
     const dsv4::kernel::ExtendRowInputs inputs{requests, prefixes, seqs, last_locs};
     const dsv4::kernel::ExtendMemory memory{full_pages, swa_pages, c128_pages, mapping, table,   owners,

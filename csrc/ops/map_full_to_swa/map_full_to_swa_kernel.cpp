@@ -1,8 +1,8 @@
-#include "kernel_operator.h"
-
 #include "device/errors.h"
 #include "device/iota.h"
+#include "device/preload.h"
 #include "device/segments.h"
+#include "kernel_operator.h"
 #include "ops/map_full_to_swa/map_full_to_swa_index.h"
 
 namespace dsv4::kernel {
@@ -167,6 +167,7 @@ class MapFullToSwa {
 extern "C" __global__ __aicore__ void map_full_to_swa(GM_ADDR full_table, GM_ADDR swa_table, GM_ADDR segments,
                                                       GM_ADDR full_to_swa, GM_ADDR error_lanes, MapFullToSwaParams p) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+    dsv4::kernel::preload_launch(5 * sizeof(GM_ADDR) + sizeof(MapFullToSwaParams), 1);
     AscendC::TPipe pipe;
     dsv4::kernel::MapFullToSwa op(&pipe, full_table, swa_table, segments, full_to_swa, error_lanes, p);
     op.run();

@@ -1,8 +1,8 @@
-#include "kernel_operator.h"
-
 #include "device/errors.h"
 #include "device/pools.h"
+#include "device/preload.h"
 #include "device/segments.h"
+#include "kernel_operator.h"
 #include "ops/release_pages/release_pages_index.h"
 
 namespace dsv4::kernel {
@@ -119,6 +119,7 @@ extern "C" __global__ __aicore__ void release_pages(GM_ADDR full_table, GM_ADDR 
                                                     GM_ADDR c128_state_table, GM_ADDR free_pages, GM_ADDR segments,
                                                     GM_ADDR error_lanes, ReleasePagesParams p) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+    dsv4::kernel::preload_launch(9 * sizeof(GM_ADDR) + sizeof(ReleasePagesParams), 1);
     AscendC::TPipe pipe;
     const dsv4::kernel::PoolAddresses tables{
         {full_table, swa_table, c4_table, c128_table, c4_state_table, c128_state_table}};

@@ -1,9 +1,9 @@
-#include "kernel_operator.h"
-
 #include "device/errors.h"
 #include "device/iota.h"
 #include "device/pools.h"
+#include "device/preload.h"
 #include "device/segments.h"
+#include "kernel_operator.h"
 #include "ops/reserve_extend/alike_segments.h"
 #include "ops/reserve_extend/reserve_extend_index.h"
 
@@ -289,6 +289,7 @@ extern "C" __global__ __aicore__ void reserve_extend(GM_ADDR full_table, GM_ADDR
                                                      GM_ADDR c128_state_slots, GM_ADDR error_lanes,
                                                      ReserveExtendParams p) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+    dsv4::kernel::preload_launch(15 * sizeof(GM_ADDR) + sizeof(ReserveExtendParams), 2);
     AscendC::TPipe pipe;
     const dsv4::kernel::PoolAddresses tables{
         {full_table, swa_table, c4_table, c128_table, c4_state_table, c128_state_table}};

@@ -1,9 +1,9 @@
-#include "kernel_operator.h"
-
 #include "device/elements.h"
 #include "device/errors.h"
 #include "device/memory.h"
 #include "device/pipes.h"
+#include "device/preload.h"
+#include "kernel_operator.h"
 #include "ops/rope_gather/rope_gather_index.h"
 
 namespace dsv4::kernel {
@@ -229,6 +229,7 @@ __aicore__ inline void run_rope_gather(GM_ADDR cos, GM_ADDR sin, GM_ADDR positio
 extern "C" __global__ __aicore__ void rope_gather(GM_ADDR cos, GM_ADDR sin, GM_ADDR positions, GM_ADDR cos_out,
                                                   GM_ADDR sin_out, GM_ADDR error_lanes, RopeGatherParams p) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+    dsv4::kernel::preload_launch(6 * sizeof(GM_ADDR) + sizeof(RopeGatherParams), 4);
     if (p.table_type == dsv4::kFloat32) {
         dsv4::kernel::run_rope_gather<uint32_t>(cos, sin, positions, cos_out, sin_out, error_lanes, p);
     } else {

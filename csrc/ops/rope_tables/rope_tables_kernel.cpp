@@ -1,9 +1,9 @@
-#include "kernel_operator.h"
-
 #include "device/elements.h"
 #include "device/iota.h"
 #include "device/memory.h"
 #include "device/pipes.h"
+#include "device/preload.h"
+#include "kernel_operator.h"
 #include "ops/rope_tables/rope_tables_index.h"
 
 namespace dsv4::kernel {
@@ -122,6 +122,7 @@ __aicore__ inline void run_rope_tables(GM_ADDR freqs, GM_ADDR cos_out, GM_ADDR s
 extern "C" __global__ __aicore__ void rope_tables(GM_ADDR freqs, GM_ADDR cos_out, GM_ADDR sin_out,
                                                   RopeTablesParams p) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+    dsv4::kernel::preload_launch(3 * sizeof(GM_ADDR) + sizeof(RopeTablesParams), 1);
     if (p.table_type == dsv4::kFloat32) {
         dsv4::kernel::run_rope_tables<float>(freqs, cos_out, sin_out, p);
     } else if (p.table_type == dsv4::kFloat16) {

@@ -1,8 +1,8 @@
-#include "kernel_operator.h"
-
 #include "device/errors.h"
 #include "device/pools.h"
+#include "device/preload.h"
 #include "device/segments.h"
+#include "kernel_operator.h"
 #include "ops/share_pages/share_pages_index.h"
 
 namespace dsv4::kernel {
@@ -112,6 +112,7 @@ extern "C" __global__ __aicore__ void share_pages(GM_ADDR full_table, GM_ADDR sw
                                                   GM_ADDR free_pages, GM_ADDR segments, GM_ADDR source_pages,
                                                   GM_ADDR destination_pages, GM_ADDR error_lanes, SharePagesParams p) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+    dsv4::kernel::preload_launch(11 * sizeof(GM_ADDR) + sizeof(SharePagesParams), 1);
     AscendC::TPipe pipe;
     const dsv4::kernel::PoolAddresses tables{
         {full_table, swa_table, c4_table, c128_table, c4_state_table, c128_state_table}};

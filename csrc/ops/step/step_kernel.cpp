@@ -1,9 +1,11 @@
 #include "device/page_rows.h"
 #include "device/page_tables.h"
+#include "device/preload.h"
 #include "device/rope_rows.h"
 #include "device/row_slots.h"
 #include "device/row_vectors.h"
 #include "device/step_entries.h"
+#include "device/step_scan.h"
 #include "kernel_operator.h"
 #include "ops/step/step_index.h"
 
@@ -11,9 +13,10 @@
 // does an equal share of the work.
 extern "C" __global__ __aicore__ void fill_step(GM_ADDR error_lanes, StepAddresses memory, StepParams p) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+    dsv4::kernel::preload_launch(sizeof(GM_ADDR) + sizeof(StepAddresses) + sizeof(StepParams), 0);
     AscendC::TPipe pipe;
-    dsv4::kernel::StepRows rows(&pipe, memory, error_lanes, p);
-    rows.scan();
+    dsv4::kernel::StepRows rows(&pipe, error_lanes, p);
+    dsv4::kernel::StepScan<true>(rows, memory).run();
     if (p.other_page_tables != 0) {
         // First, so that these stores, of many bytes, run while the others are made.
         dsv4::kernel::PageTables<false>(rows, memory, rows.lasting_scratch()).write_long_rows();

@@ -94,7 +94,7 @@ DSV4_HOST_DEVICE constexpr bool takes_uniform(const StepParams& p) {
 
 // What stages take one block for their rows, in nanoseconds by the model behind docs/simulated_cost.md: S is busy with
 // the rows, or memory with the bytes; 0 for a stage that makes nothing. To begin with, each takes kStageSetupNs.
-constexpr int64_t kStageSetupNs = 1300;
+constexpr int64_t kStageSetupNs = 1000;
 constexpr int64_t kLeastStageNs = 200;  // of a tail, whose entries are in no row
 
 DSV4_HOST_DEVICE constexpr int64_t entries_ns(const StepParams& p, int32_t stage) {

@@ -1,6 +1,8 @@
 #include "device/page_rows.h"
 #include "device/page_tables.h"
+#include "device/preload.h"
 #include "device/row_vectors.h"
+#include "device/step_scan.h"
 #include "device/uniform_groups.h"
 #include "device/uniform_tokens.h"
 #include "kernel_operator.h"
@@ -10,11 +12,12 @@
 // less code, which is in no cache when a launch begins, and less to do for each row.
 extern "C" __global__ __aicore__ void fill_uniform_step(GM_ADDR error_lanes, StepAddresses memory, StepParams p) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+    dsv4::kernel::preload_launch(sizeof(GM_ADDR) + sizeof(StepAddresses) + sizeof(StepParams), 7);
     AscendC::TPipe pipe;
     AscendC::TBuf<AscendC::TPosition::VECCALC> units;
     pipe.InitBuffer(units, dsv4::kernel::UniformGroups::kMostTileLanes * sizeof(int32_t));
-    dsv4::kernel::StepRows rows(&pipe, memory, error_lanes, p);
-    rows.scan();
+    dsv4::kernel::StepRows rows(&pipe, error_lanes, p);
+    dsv4::kernel::StepScan<false>(rows, memory).run();
     if (p.other_page_tables != 0) {
         // First, so that these stores, of many bytes, run while the others are made.
         dsv4::kernel::PageTables<true>(rows, memory, rows.lasting_scratch()).write_long_rows();

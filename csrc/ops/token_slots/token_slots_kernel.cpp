@@ -2,6 +2,7 @@
 #include "device/iota.h"
 #include "device/memory.h"
 #include "device/pipes.h"
+#include "device/preload.h"
 #include "device/row_values.h"
 #include "kernel_operator.h"
 #include "ops/token_slots/token_slots_index.h"
@@ -247,6 +248,7 @@ class TokenSlots {
 
 extern "C" __global__ __aicore__ void token_slots(GM_ADDR error_lanes, TokenSlotsAddresses memory, TokenSlotsParams p) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+    dsv4::kernel::preload_launch(sizeof(GM_ADDR) + sizeof(TokenSlotsAddresses) + sizeof(TokenSlotsParams), 2);
     AscendC::TPipe pipe;
     dsv4::kernel::TokenSlots op(&pipe, memory, error_lanes, p);
     op.run();

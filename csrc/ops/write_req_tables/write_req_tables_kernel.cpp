@@ -1,4 +1,5 @@
 #include "device/errors.h"
+#include "device/preload.h"
 #include "device/row_pieces.h"
 #include "device/row_values.h"
 #include "kernel_operator.h"
@@ -240,6 +241,7 @@ extern "C" __global__ __aicore__ void write_req_tables(GM_ADDR full_table, GM_AD
                                                        GM_ADDR c128_loc, GM_ADDR c4_state_loc, GM_ADDR c128_state_loc,
                                                        GM_ADDR error_lanes, WriteReqTablesParams p) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+    dsv4::kernel::preload_launch(18 * sizeof(GM_ADDR) + sizeof(WriteReqTablesParams), 5);
     AscendC::TPipe pipe;
     const dsv4::kernel::PoolAddresses tables{
         {full_table, swa_table, c4_table, c128_table, c4_state_table, c128_state_table}};
