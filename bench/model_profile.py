@@ -12,15 +12,11 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-import torch
-
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 sys.path.append(str(ROOT / "tests"))
 
-from ascend_backend.backend import AscendSim  # noqa: E402
-from ascend_sim.instructions import load_table  # noqa: E402
-from model_times import CORES, CYCLES_PER_US, KERNELS, cases  # noqa: E402
+from model_times import CYCLES_PER_US, KERNELS, cases, device_with_code  # noqa: E402
 
 LIBRARY = KERNELS / "libdsv4_sim_kernels.so"
 
@@ -62,11 +58,7 @@ def main() -> None:
     parser.add_argument("--least", type=float, default=1.0, help="percent of the time that a line is about at least")
     parser.add_argument("--all", action="store_true", help="the sum over all blocks instead of the last one")
     arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    device = AscendSim()
-    device.set_cores(CORES)
-    load_table(LIBRARY, "aclrtlaunch_fill_step", ROOT / "csrc")
+    device = device_with_code()
     case = next(case for case in cases() if case.op == arguments.op and arguments.shape in case.shape)
     device.keep_code_times(True)
     device.take_counters()

@@ -24,9 +24,11 @@ from torch_step import committed_lengths, filled_tables
 import dsv4_npu_ops
 from dsv4_npu_ops import Step, StepRows
 
+MODEL = Path(__file__).with_suffix(".json")
+"""What the time model says; written by model_times.py."""
 LAUNCHES, REPLAYS = 100, 20
 LENGTH, MILLION = 8192, 1 << 20
-# Name: (blocks; rows; field; capacity; what the model says in microseconds).
+# Name: (blocks, 0 for the op's own number; rows; field; capacity).
 CASES = {
     **{f"8 rows on {blocks} blocks": (blocks, 8, "start_pos", LENGTH) for blocks in (1, 8, 16, 24, 40)},
     "scan of 256 rows": (1, 256, "start_pos", LENGTH),
@@ -84,7 +86,7 @@ def main() -> None:
         _, *shape = CASES[arguments.case]
         print(microseconds(launch("npu", *shape)))
         return
-    model = json.loads((Path(__file__).parent / "npu_first_measurements.json").read_text())
+    model = json.loads(MODEL.read_text())
     print(f"{'one launch':32} {'measured us':>12} {'model us':>9}  ratio")
     found = {}
     for name in CASES:

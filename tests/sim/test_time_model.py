@@ -6,6 +6,7 @@ figure is a loop's cycles an iteration on one core, the published time times 1.8
 
 from __future__ import annotations
 
+import ctypes
 from pathlib import Path
 
 import numpy as np
@@ -94,6 +95,31 @@ def test_published_loops_over_the_data_cache(sim: Simulator, preload: int, micro
     assert result[0] == data[start:][indices].astype(np.int64).sum()
     found = sim.counters()[-1]["per_block"][0]["model_cycles"]["S"] / 1850
     assert abs(found / microseconds - 1) <= CLOSE, found
+
+
+class ManyNumbers(ctypes.Structure):
+    _fields_ = [("numbers", ctypes.c_int64 * 61)]
+
+
+def _arguments(sim: Simulator, lines: int) -> tuple[object, ...]:
+    return (*_memory(sim, "load_tiles", 1, (1, 32, 0)), ManyNumbers(), 1, lines)
+
+
+def test_preloaded_arguments_are_waited_for_together(sim: Simulator) -> None:
+    """Four lines at a time; the rest one after the other."""
+    ends = []
+    for lines in (0, 4, 8):
+        sim.run("preload_arguments", 1, *_arguments(sim, lines))
+        ends.append(sim.counters()[-1]["per_block"][0]["model_cycles"]["end"])
+    line, together = 215, 120
+    assert ends[0] - ends[1] == pytest.approx(4 * line - together, abs=40)
+    assert ends[1] - ends[2] == pytest.approx(4 * line - together, abs=40)
+
+
+def test_arguments_are_preloaded_up_to_their_end(sim: Simulator) -> None:
+    sim.launch("preload_arguments", 1, *_arguments(sim, 10))
+    assert [error.kind for error in sim.errors()] == ["bounds.gm"]
+    sim.clear_errors()
 
 
 def test_preloaded_code_is_not_waited_for(sim: Simulator) -> None:

@@ -108,6 +108,30 @@ extern "C" __global__ __aicore__ void sum_scattered(GM_ADDR data, GM_ADDR indice
     DataCopyPad(to, sum, DataCopyExtParams{1, sizeof(int32_t), 0, 0, 0});
 }
 
+struct ManyNumbers {
+    int64_t numbers[61];
+};
+
+// 64 numbers of arguments, eight lines of the data cache, of which the first ones are preloaded.
+extern "C" __global__ __aicore__ void preload_arguments(GM_ADDR x, ManyNumbers many, int64_t sum, int64_t lines) {
+    KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+    GlobalTensor<uint64_t> arguments;
+    arguments.SetGlobalBuffer(reinterpret_cast<__gm__ uint64_t*>(get_para_base()), 64);
+    for (int64_t line = 0; line < lines; ++line) {
+        DataCachePreload(arguments, line * 64);
+    }
+    TPipe pipe;
+    TBuf<TPosition::VECCALC> buffer;
+    pipe.InitBuffer(buffer, 32);
+    const LocalTensor<int32_t> tile = buffer.Get<int32_t>();
+    GlobalTensor<int32_t> to;
+    to.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(x), 8);
+    Duplicate(tile, static_cast<int32_t>(sum + many.numbers[60]), 8);
+    SetFlag<HardEvent::V_MTE3>(EVENT_ID0);
+    WaitFlag<HardEvent::V_MTE3>(EVENT_ID0);
+    DataCopyPad(to, tile, DataCopyExtParams{1, 32, 0, 0, 0});
+}
+
 // A little code; units of it are preloaded.
 extern "C" __global__ __aicore__ void preload_code(GM_ADDR x, int32_t units) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
