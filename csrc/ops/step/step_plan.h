@@ -129,11 +129,11 @@ DSV4_HOST_DEVICE constexpr int64_t pages_ns(const StepParams& p, int32_t first_p
     int64_t bytes = 0;
     for (int32_t pool = first_pool; pool <= last_pool; ++pool) {
         if (p.page_columns[pool] != 0 && !has_long_rows(p, pool) && copies_page_rows(p, pool) == copies) {
-            row_ns += copies ? 27 : 55;
+            row_ns += copies ? 28 : 55;
             bytes += 8 * rows * p.page_columns[pool];
         }
     }
-    return row_ns == 0 ? 0 : max_of(rows * (36 + row_ns), bytes / kBytesPerNs);
+    return row_ns == 0 ? 0 : kLeastStageNs + max_of(rows * (33 + row_ns), bytes / kBytesPerNs);
 }
 
 DSV4_HOST_DEVICE constexpr int64_t stage_ns(const StepParams& p, int32_t stage) {
@@ -165,7 +165,7 @@ DSV4_HOST_DEVICE constexpr int64_t uniform_tokens_ns(const StepParams& p) {
     const int64_t pools = num_pools(slot_pools(p, kStageTokens));
     const int64_t positions = wants(p, kFieldPositions) ? 1 : 0;
     const int64_t tables = rope_tables(p, kStageTokenRope);
-    const int64_t row_ns = 25 + 15 * positions + (pools == 0 ? 0 : 27 + 17 * pools) + 38 * tables;
+    const int64_t row_ns = 15 + 15 * positions + (pools == 0 ? 0 : 18 + 16 * pools) + 35 * tables;
     const int64_t rope_row_ns = 2 * p.rows.width * rope_bytes(p, kStageTokenRope) / kBytesPerNs;
     return pools + positions + tables == 0 ? 0 : kLeastStageNs + p.rows.num_rows * max_of(row_ns, rope_row_ns);
 }
@@ -174,7 +174,7 @@ DSV4_HOST_DEVICE constexpr int64_t uniform_groups_ns(const StepParams& p, int32_
     const int64_t slots = wants(p, kFieldSlots + kC4 + which) ? 1 : 0;
     const int64_t tables = rope_tables(p, kStageRope + which);
     const int64_t rows = expected_rows(p, which);
-    const int64_t row_ns = max_of(48 + 17 * slots + 31 * tables, 2 * rope_bytes(p, kStageRope + which) / kBytesPerNs);
+    const int64_t row_ns = max_of(38 + 14 * slots + 26 * tables, 2 * rope_bytes(p, kStageRope + which) / kBytesPerNs);
     // Rows that complete no group are passed over by a search.
     const int64_t find_ns = rows < p.rows.num_rows ? 80 : 0;
     return slots + tables == 0 && !wants(p, kFieldGroupPositions + which)
