@@ -45,13 +45,15 @@ class PageTables {
 
   private:
     // Entries [column, column + entries) of a row of the output, which the tile holds from `area` on, and those of them
-    // that name pages, none for padding.
+    // that name pages, none for padding. Of a long row, entries [begin, column) before and up to `end` behind name
+    // none.
     struct Stretch {
         int32_t row;
         int32_t column;
         uint32_t entries;
         uint32_t area;
         PageSpan pages;
+        int64_t begin, end;
     };
     static constexpr uint32_t kMostStretches = 128;
 
@@ -68,29 +70,67 @@ class PageTables {
         const int64_t tile_rows = min_of<int64_t>(kMostStretches, tile_entries_ / pitch);
         for (int64_t row = share.begin; row < share.end; row += tile_rows) {
             const uint32_t count = static_cast<uint32_t>(min_of(tile_rows, share.end - row));
+            begin_tile();
             for (uint32_t i = 0; i < count; ++i) {
                 const StepRow step = rows_.row(row + i);
                 add(row + i, page_span(pool, step, p_), 0, columns);
             }
-            make_tile();
+            fetch_tile();
+            finish_tile();
             store_strided_rows(out_[entry_elems(row, 0)], pages_, count, columns, p_.page_row_elems[pool], pitch);
         }
     }
 
     // The same of rows of many entries: a block takes one row, then another; the next table goes on with the block
-    // whose turn it is.
+    // whose turn it is. What names no page is stored from one area while the pages are fetched.
     __aicore__ inline void write_long_rows(int32_t pool) {
         start(pool);
+        fill_nothing();
         const int64_t num_rows = p_.rows.num_rows;
         const int64_t blocks = AscendC::GetBlockNum();
-        order<AscendC::HardEvent::MTE3_V>();
-        AscendC::Duplicate(nothing_, p_.dummy_pages[pool_], static_cast<int32_t>(kNothingEntries));
-        order<AscendC::HardEvent::V_MTE3>();
-        for (int64_t row = (AscendC::GetBlockIdx() + blocks - turn_) % blocks; row < num_rows; row += blocks) {
-            write_long_row(row);
+        int64_t row = (AscendC::GetBlockIdx() + blocks - turn_) % blocks;
+        int64_t column = 0;  // what comes next of the row
+        while (row < num_rows) {
+            begin_tile();
+            while (row < num_rows && count_ < kMostStretches && used_ < tile_entries_) {
+                column = add_stretch(row, column);
+                if (column == columns_) {
+                    row += blocks;
+                    column = 0;
+                }
+            }
+            if (used_ != 0) {
+                fetch_tile();
+            }
+            for (uint32_t i = 0; i < count_; ++i) {
+                const Stretch& stretch = stretches_[i];
+                store_nothing(stretch.row, stretch.begin, stretch.column);
+                store_nothing(stretch.row, stretch.column + stretch.entries, stretch.end);
+            }
+            if (used_ != 0) {
+                finish_tile();
+            }
+            for (uint32_t i = 0; i < count_; ++i) {
+                const Stretch& stretch = stretches_[i];
+                if (stretch.entries != 0) {
+                    store(out_[entry_elems(stretch.row, stretch.column)], pages_[stretch.area], stretch.entries);
+                }
+            }
         }
-        store_stretches();
         turn_ = (turn_ + num_rows) % blocks;
+    }
+
+    // The area that names no page, unless it is as the pool has it.
+    __aicore__ inline void fill_nothing() {
+        const int32_t dummy = p_.dummy_pages[pool_];
+        if (has_nothing_ && dummy == nothing_page_) {
+            return;
+        }
+        has_nothing_ = true;
+        nothing_page_ = dummy;
+        order<AscendC::HardEvent::MTE3_V>();
+        AscendC::Duplicate(nothing_, dummy, static_cast<int32_t>(kNothingEntries));
+        order<AscendC::HardEvent::V_MTE3>();
     }
 
     __aicore__ inline void start(int32_t pool) {
@@ -105,32 +145,27 @@ class PageTables {
         out_ =
             global<int32_t>(at(memory_.fields[kFieldPageTable + pool]),
                             static_cast<uint64_t>(int64_t{p_.rows.num_rows - 1} * p_.page_row_elems[pool] + columns_));
-        begin_tile();
     }
 
     __aicore__ inline uint64_t entry_elems(int64_t row, int64_t column) const {
         return static_cast<uint64_t>(row * p_.page_row_elems[pool_] + column);
     }
 
-    // Stretches of a tile where the row names pages; what lies before and behind them is stored from an area that names
-    // none.
-    __aicore__ inline void write_long_row(int64_t row) {
+    // Of a long row, the entries from `begin` on, as far as the tile has room for those that name pages. Returns where
+    // they end.
+    __aicore__ inline int64_t add_stretch(int64_t row, int64_t begin) {
         const StepRow step = rows_.row(row);
-        const PageSpan span = page_span(pool_, step, p_);
+        const PageSpan pages = page_span(pool_, step, p_);
         // The first entry of a padding row may be another page.
         const bool starts_otherwise = pool_ == kSwa && is_padding(step);
-        const int64_t begin = starts_otherwise ? 0 : min_of(span.begin, span.end) / kLaneElems * kLaneElems;
-        const int64_t end = starts_otherwise ? 1 : max_of(begin, span.end);
-        store_nothing(row, 0, begin);
-        for (int64_t column = begin; column < end;) {
-            if (count_ == kMostStretches || used_ == tile_entries_) {
-                store_stretches();
-            }
-            const uint32_t entries = static_cast<uint32_t>(min_of<int64_t>(end - column, tile_entries_ - used_));
-            add(row, span, column, entries);
-            column += entries;
-        }
-        store_nothing(row, end, columns_);
+        const int64_t first = starts_otherwise ? 0 : min_of(pages.begin, pages.end) / kLaneElems * kLaneElems;
+        const int64_t last = starts_otherwise ? 1 : max_of(first, pages.end);
+        const int64_t column = max_of(begin, first);
+        const int64_t entries = min_of<int64_t>(last - column, tile_entries_ - used_);
+        Stretch& stretch = add(row, pages, column, static_cast<uint32_t>(entries));
+        stretch.begin = begin;
+        stretch.end = column + entries == last ? columns_ : column + entries;
+        return stretch.end;
     }
 
     __aicore__ inline void store_nothing(int64_t row, int64_t begin, int64_t end) const {
@@ -141,33 +176,25 @@ class PageTables {
         }
     }
 
-    // Out of line, since it is called from two places of a kernel whose code is to fit into the instruction cache.
-    __attribute__((noinline)) __aicore__ void store_stretches() {
-        const uint32_t count = count_;
-        make_tile();
-        for (uint32_t i = 0; i < count; ++i) {
-            const Stretch& stretch = stretches_[i];
-            store(out_[entry_elems(stretch.row, stretch.column)], pages_[stretch.area], stretch.entries);
-        }
-    }
-
     __aicore__ inline void begin_tile() {
         count_ = 0;
         used_ = 0;
     }
 
     // span: of the whole row.
-    __aicore__ inline void add(int64_t row, const PageSpan& span, int64_t column, uint32_t entries) {
-        stretches_[count_++] = Stretch{static_cast<int32_t>(row), static_cast<int32_t>(column), entries, used_,
-                                       PageSpan{max_of(span.begin, column), min_of(span.end, column + entries)}};
+    __aicore__ inline Stretch& add(int64_t row, const PageSpan& span, int64_t column, uint32_t entries) {
+        Stretch& stretch = stretches_[count_++];
+        stretch.row = static_cast<int32_t>(row);
+        stretch.column = static_cast<int32_t>(column);
+        stretch.entries = entries;
+        stretch.area = used_;
+        stretch.pages = PageSpan{max_of(span.begin, column), min_of(span.end, column + entries)};
         used_ += round_up<uint32_t>(entries, kLaneElems);
+        return stretch;
     }
 
-    // Makes the entries of the stretches added since the last tile, for MTE3.
-    __aicore__ inline void make_tile() {
-        if (count_ == 0) {
-            return;
-        }
+    // Has the entries of the stretches added since the last tile fetched.
+    __aicore__ inline void fetch_tile() {
         order<AscendC::HardEvent::MTE3_V>();
         fill();
         order<AscendC::HardEvent::V_MTE2>();
@@ -177,6 +204,10 @@ class PageTables {
                 fetch(stretch, rows_.request(stretch.row), stretch.pages);
             }
         }
+    }
+
+    // For MTE3.
+    __aicore__ inline void finish_tile() {
         order<AscendC::HardEvent::MTE2_V>();
         if constexpr (!copies) {
             if (!contiguous_) {
@@ -184,7 +215,6 @@ class PageTables {
             }
         }
         order<AscendC::HardEvent::V_MTE3>();
-        begin_tile();
     }
 
     __aicore__ inline void pages_of_entries() {
@@ -344,6 +374,8 @@ class PageTables {
     bool contiguous_ = false;
     int64_t columns_ = 0;
     int64_t turn_ = 0;  // the block that writes the next long row
+    bool has_nothing_ = false;
+    int32_t nothing_page_ = 0;  // what the area names instead of a page
     uint32_t tile_entries_ = 0;
     Stretch stretches_[kMostStretches];
     uint32_t count_ = 0;

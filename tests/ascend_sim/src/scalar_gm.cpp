@@ -127,7 +127,10 @@ uint64_t ArgumentBase() { return kArgumentBase; }
 void DataCachePreload(const Call& call, uint64_t address) {
     Block& now = CurrentBlock();
     now.NoteCall(call);
-    now.clock.PreloadLine(address / kCacheLine);
+    if (!now.clock.PreloadLine(address / kCacheLine)) {
+        Warn(call, Pipe::S, "gm.preload_dropped",
+             "%d lines are on their way already, by the time model; the hint does nothing", model::kMostPreloads);
+    }
     if (address >= kArgumentBase + now.argument_bytes) {
         Complain(call, Pipe::S, "bounds.gm", "byte %llu of the arguments, of which there are %llu",
                  static_cast<unsigned long long>(address - kArgumentBase),

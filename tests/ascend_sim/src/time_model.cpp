@@ -53,11 +53,15 @@ double BlockTime::WaitForLine(uint64_t line) {
     return std::max(0.0, found->second - now_);
 }
 
-void BlockTime::PreloadLine(uint64_t line) {
-    double& preload = preloads_[num_preloads_++ % model::kMostPreloads];
-    Scalar(model::kScalarInstruction + std::max(0.0, preload - now_));
-    preload = now_ + model::kPreloadedDataLine;
-    lines_.emplace(line, preload);
+bool BlockTime::PreloadLine(uint64_t line) {
+    Scalar(model::kScalarInstruction);
+    double& oldest = *std::min_element(std::begin(preloads_), std::end(preloads_));
+    if (oldest > now_) {
+        return false;
+    }
+    oldest = now_ + model::kPreloadedDataLine;
+    lines_.emplace(line, oldest);
+    return true;
 }
 
 void BlockTime::PreloadCode(double bytes) {

@@ -37,7 +37,8 @@ constexpr double kUbLoadStall = 10;       // so that case 0 comes out
 
 // The data cache, cold at every launch, in which the launch's arguments are read too: a line that is read, and one that
 // was asked for before. [preload] 211 cycles for a byte that lies anywhere in 64 KB, its index and the loop included;
-// 128 where it is asked for one byte before; no more than four are to be asked for at a time.
+// 128 where it is asked for one byte before; no more than four are to be asked for at a time, and a hint that finds no
+// room is none. Assumed: four come as soon as one.
 constexpr double kDataLine = 210;
 constexpr double kPreloadedDataLine = 115;
 constexpr double kDataHit = 5;  // assumed: what others measured on A5, in ticks
@@ -120,7 +121,8 @@ class BlockTime {
 
     // The scalar unit reads a line of memory; has the cache ask for it; the cache drops one, or all.
     void ReadLine(uint64_t line) { Scalar(std::max(model::kDataHit, WaitForLine(line))); }
-    void PreloadLine(uint64_t line);
+    // False if there is no room for the hint.
+    bool PreloadLine(uint64_t line);
     void DropLine(uint64_t line) { lines_.erase(line); }
     void DropLines() { lines_.clear(); }
 
@@ -154,8 +156,7 @@ class BlockTime {
     double share_ = 0;  // bytes a cycle that memory has for this core
     uint64_t argument_lines_ = 0;                 // that are yet to be read
     std::unordered_map<uint64_t, double> lines_;  // of the data cache, and when each is there
-    double preloads_[model::kMostPreloads] = {};  // when the last ones are there
-    uint64_t num_preloads_ = 0;
+    double preloads_[model::kMostPreloads] = {};  // when those that were asked for are there
     double preloaded_bytes_ = 0;  // of code that has not run yet
     double code_arrives_ = 0;     // the last that has run of it
 };
