@@ -6,6 +6,7 @@ import functools
 import inspect
 import logging
 import pkgutil
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -63,12 +64,14 @@ class Decision:
 
 
 _said: set[str] = set()
+_NUMBER = re.compile(r"\b\d+\b")
 
 
 def say_once(message: str) -> None:
-    """A warning in the engine's log, once a process."""
-    if message not in _said:
-        _said.add(message)
+    """A warning in the engine's log, once a process: the same words with other numbers are not said again."""
+    words = _NUMBER.sub("0", message)
+    if words not in _said:
+        _said.add(words)
         logger.warning("dsv4_npu_ops: %s", message)
 
 
