@@ -35,6 +35,7 @@ class Cache:
     def every_verify(self, context: int, n: int, in_flight: int) -> None:
         """One accepted token a step, which passes every length; the host reads it ``in_flight - 1`` steps late."""
         self.call("alloc_extend", 0, 1)
+        self.call("evict", 1)
         reserved = 1
         for known in range(1, context):
             while reserved < min(known + n * in_flight, context):
@@ -78,6 +79,20 @@ def workloads(draw: st.DrawFn) -> dict:
         "in_flight": 2,
     },
     lacking="c128_state",
+)
+# A window of the current token alone: after its prefill a request keeps no page.
+@example(
+    workload={
+        "context": 2,
+        "rows": 1,
+        "page_size": {"swa": 1},
+        "window": 1,
+        "prompt": 1,
+        "chunk": 1,
+        "n": 1,
+        "in_flight": 1,
+    },
+    lacking="swa",
 )
 @settings(max_examples=25)
 def test_never_exhausted_at_the_answer_and_exhausted_one_page_below(workload: dict, lacking: str) -> None:
