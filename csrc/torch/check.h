@@ -6,6 +6,7 @@
 #include <c10/util/Exception.h>
 
 #include <initializer_list>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -28,6 +29,14 @@ inline void dtype(const char* op, const char* name, const at::Tensor& tensor,
     }
     TORCH_CHECK_VALUE(false, op, ": ", name, " has dtype ", c10::toString(tensor.scalar_type()), ", expected ",
                       dtype_names(expected));
+}
+
+// What stands for no slot or page in outputs of int32. Kernels also count with its negative.
+inline int32_t dummy(const char* op, const char* name, int64_t value) {
+    constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+    TORCH_CHECK_VALUE(value >= -kMost && value <= kMost, op, ": ", name, " is ", value, ", expected ", -kMost, " to ",
+                      kMost);
+    return static_cast<int32_t>(value);
 }
 
 // Row indices, positions and lengths.

@@ -239,7 +239,7 @@ BAD_ARGUMENTS = [
         dict(reservation=None, tables=make_tables(), requests=torch.zeros(2)),
         "req_pool_indices has dtype Float, expected",
     ),
-    (dict(dummy_slot=2**31), "dummy_slot is 2147483648, expected a number within int32"),
+    (dict(dummy_slot=2**31), "dummy_slot is 2147483648, expected -2147483647 to 2147483647"),
     (
         dict(reservation=None, tables=make_tables(), requests=int32(0, 1), topk=2, entries=8),
         "topk is 2, expected 1 without a reservation",

@@ -168,7 +168,7 @@ BAD_ARGUMENTS = [
     (dict(max_context_len=0), "max_context_len is 0, expected at least 1"),
     (dict(max_context_len=33), "block_table has 2 columns of 16 slots, expected room for 33 (max_context_len)"),
     (dict(max_context_len=2**31 - 2), "max_context_len is 2147483646 and num_steps 2, expected at most 2147483647"),
-    (dict(dummy_slot=-(2**31) - 1), "dummy_slot is -2147483649, expected a number within int32"),
+    (dict(dummy_slot=-(2**31)), "dummy_slot is -2147483648, expected -2147483647 to 2147483647"),
     (dict(slots=[]), "slots has 0 tensors, expected 1 to 16 (steps)"),
     (dict(slots=[torch.zeros(3, dtype=torch.int32)] * 17), "slots has 17 tensors, expected 1 to 16 (steps)"),
     (dict(slots=[torch.zeros(3, 3, dtype=torch.int32)] * 2), "slots has shape [3, 3], expected [N], or [N, 2]"),

@@ -185,9 +185,7 @@ AdvanceStepParams check_advance_step(const AdvanceArguments& a, AdvanceTensors& 
     TORCH_CHECK_VALUE(a.dummy_slots.size() == 2, kOp, ": dummy_slots has ", a.dummy_slots.size(),
                       " entries, expected 2, for full and swa");
     for (size_t i = 0; i < 2; ++i) {
-        TORCH_CHECK_VALUE(a.dummy_slots[i] >= -kInt32Max && a.dummy_slots[i] <= kInt32Max, kOp, ": dummy_slots is ",
-                          a.dummy_slots, ", expected numbers within int32");
-        p.dummy_slots[i] = static_cast<int32_t>(a.dummy_slots[i]);
+        p.dummy_slots[i] = check::dummy(kOp, "dummy_slots", a.dummy_slots[i]);
     }
     check_fields(a, p, t);
     check_outputs(a, p, t);

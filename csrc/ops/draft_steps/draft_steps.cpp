@@ -83,12 +83,6 @@ void check_first_rope(const char* name, const at::Tensor& table, DraftStepsParam
     p.rope_bytes = static_cast<int32_t>(table.element_size());
 }
 
-int32_t checked_slot(int64_t dummy_slot) {
-    const auto slot = static_cast<int32_t>(dummy_slot);
-    TORCH_CHECK_VALUE(slot == dummy_slot, kOp, ": dummy_slot is ", dummy_slot, ", expected a number within int32");
-    return slot;
-}
-
 }  // namespace
 
 DraftStepsParams check_draft_steps(const DraftStepsArguments& a, DraftStepsTensors& t) {
@@ -105,7 +99,7 @@ DraftStepsParams check_draft_steps(const DraftStepsArguments& a, DraftStepsTenso
     p.topk = static_cast<int32_t>(a.topk);
     p.num_steps = static_cast<int32_t>(a.num_steps);
     p.length_is_int64 = lengths.scalar_type() == at::kLong;
-    p.dummy_slot = checked_slot(a.dummy_slot);
+    p.dummy_slot = check::dummy(kOp, "dummy_slot", a.dummy_slot);
     TORCH_CHECK_VALUE(p.num_requests <= p.num_entries / p.topk, kOp, ": slots has ", p.num_entries,
                       " columns, expected at least ", p.num_requests, " x ", p.topk, " (requests, topk)");
     if (a.reservation.has_value()) {
@@ -217,7 +211,7 @@ DraftsApartParams check_drafts_apart(const DraftsApartArguments& a) {
     steps.num_steps = static_cast<int32_t>(num_steps);
     steps.topk = 1;
     steps.max_context_len = a.max_context_len;
-    steps.dummy_slot = checked_slot(a.dummy_slot);
+    steps.dummy_slot = check::dummy(kOp, "dummy_slot", a.dummy_slot);
     check_requests(a, p);
     const at::Tensor& slots = a.slots[0];
     TORCH_CHECK_VALUE(slots.dim() == 1 || (slots.dim() == 2 && slots.size(1) == 2), kOp, ": slots has shape ",

@@ -284,9 +284,7 @@ void check_dummies(const char* name, at::IntArrayRef values, int32_t (&dummies)[
     TORCH_CHECK_VALUE(values.size() == kNumPools, kOp, ": ", name, " has ", values.size(), " entries, expected ",
                       kNumPools, ", one a pool");
     for (int32_t pool = 0; pool < kNumPools; ++pool) {
-        TORCH_CHECK_VALUE(values[pool] >= std::numeric_limits<int32_t>::min() && values[pool] <= kInt32Max, kOp, ": ",
-                          name, " is ", values, ", expected numbers within int32");
-        dummies[pool] = static_cast<int32_t>(values[pool]);
+        dummies[pool] = check::dummy(kOp, name, values[pool]);
     }
 }
 
