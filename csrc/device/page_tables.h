@@ -53,7 +53,7 @@ class PageTables {
         uint32_t entries;
         uint32_t area;
         PageSpan pages;
-        int64_t begin, end;
+        int32_t begin, end;
     };
     static constexpr uint32_t kMostStretches = 128;
 
@@ -163,8 +163,8 @@ class PageTables {
         const int64_t column = max_of(begin, first);
         const int64_t entries = min_of<int64_t>(last - column, tile_entries_ - used_);
         Stretch& stretch = add(row, pages, column, static_cast<uint32_t>(entries));
-        stretch.begin = begin;
-        stretch.end = column + entries == last ? columns_ : column + entries;
+        stretch.begin = static_cast<int32_t>(begin);
+        stretch.end = static_cast<int32_t>(column + entries == last ? columns_ : column + entries);
         return stretch.end;
     }
 

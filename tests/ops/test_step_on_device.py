@@ -353,6 +353,21 @@ def test_page_tables_wider_than_a_tile_beside_so_many_rows_that_the_tile_is_that
     assert ascend_sim.take_errors() == []
 
 
+@pytest.mark.parametrize("dtype, live", [(torch.int32, 9216), (torch.int64, 1024)])
+def test_a_row_whose_pages_fill_a_tile_leaves_none_of_it_to_the_next(ascend_sim, dtype, live):
+    """As many entries as a tile of copied pages, or of gathered ones, holds."""
+    pages = torch.arange(1, 2 * (live + 1) + 1, dtype=dtype).reshape(2, live + 1)
+    tables = RequestTables.of({"swa": PageTable(pages, 1)}, sliding_window=live, max_context_len=live + 1)
+    out = dsv4_npu_ops.Step(swa_page_table=poison(2, live + 1))
+    ascend_sim.force_blocks(1)
+    build_step(tables, StepRows.final(torch.tensor([live, 5])), out, req_pool_indices=torch.tensor([0, 1]))
+    ascend_sim.force_blocks(0)
+    expected = torch.full((2, live + 1), -1, dtype=torch.int32)
+    expected[0, :live], expected[1, :5] = pages[0, :live], pages[1, :5]
+    assert torch.equal(out.swa_page_table, expected)
+    assert ascend_sim.take_errors() == []
+
+
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 def test_totals_of_rows_are_made_where_no_page_table_is_stored_from_any_more(ascend_sim, dtype):
     """Of a step that leaves no tile of its own to page tables of long rows: one table, whose tile is full."""
