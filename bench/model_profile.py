@@ -8,17 +8,9 @@ where flags and barriers say so; a function's own callees count for it where the
 
 import argparse
 import subprocess
-import sys
 from collections import defaultdict
-from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent
-sys.path.append(str(ROOT / "tests"))
-
-from model_times import CYCLES_PER_US, KERNELS, cases, device_with_code  # noqa: E402
-
-LIBRARY = KERNELS / "libdsv4_sim_kernels.so"
+from model_times import CYCLES_PER_US, LIBRARY, cases, device_with_code
 
 
 def call_chains(offsets: list[int]) -> dict[int, list[str]]:

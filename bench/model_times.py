@@ -23,15 +23,15 @@ from ascend_backend.backend import BUILD, AscendSim  # noqa: E402
 from ascend_sim.instructions import code_instructions, load_table  # noqa: E402
 from cache_cost_cases import map_full_to_swa, release_pages, reserve_extend, write_req_tables  # noqa: E402
 from moved import WIDTH, CostCase  # noqa: E402
-from npu_first_measurements import CASES, MODEL, launch  # noqa: E402
+from npu_first_measurements import CASES, MILLION, MODEL, launch  # noqa: E402
 from rope_cost_cases import rope_gather  # noqa: E402
 from step_cost_cases import CONTEXT, advance_step, compressor_metadata, draft_steps, draft_steps_apart, step  # noqa: E402
 
 CORES = 40
 """Vector cores of a 910B3."""
 KERNELS = BUILD / "cmake" / "tests" / "ascend_backend"
+LIBRARY = KERNELS / "libdsv4_sim_kernels.so"
 ROWS = (64, 256)
-MILLION = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,10 @@ class ModelTime:
     loads: float
     stores: float
     code_kb: float
+
+    @property
+    def name(self) -> str:
+        return f"{self.op} {self.shape}"
 
     @property
     def bound(self) -> str:
@@ -83,8 +87,13 @@ EXCELLENT = {
 """Microseconds for 64 and 256 rows that a review of the kernels, by the same published figures, takes for excellent."""
 ALLOWED = 1.5
 """Times that."""
-ROUND = ("reserve_extend", "step", "advance_step", "draft_steps")
-"""Launches of a speculative round, the first of `cases` for each number of rows."""
+ROUND = (
+    "reserve_extend verify B={} L=2048 n=4",
+    "step all, verify B={} n=4 context={context}",
+    "advance_step B={} n=4 hidden=0",
+    "draft_steps table B={} topk=1 steps=3 D=64",
+)
+"""Launches of a speculative round."""
 DECODE_KERNELS = (
     "reserve_extend",
     "uniform_step",
@@ -106,7 +115,7 @@ def device_with_code() -> AscendSim:
     torch.manual_seed(0)
     device = AscendSim()
     device.set_cores(CORES)
-    load_table(KERNELS / "libdsv4_sim_kernels.so", "aclrtlaunch_fill_step", ROOT / "csrc")
+    load_table(LIBRARY, "aclrtlaunch_fill_step", ROOT / "csrc")
     return device
 
 
@@ -191,10 +200,10 @@ def table(times: list[ModelTime], earlier: dict[str, ModelTime]) -> str:
     ]
     lines = []
     for time in times:
-        before = earlier.get(f"{time.op} {time.shape}")
+        before = earlier.get(time.name)
         numbers = [f"{n:.1f}" for n in (time.launch, time.cold, time.scalar, time.waiting, time.code_kb)]
         total = [f"{time.total:.1f}", f"{before.total:.1f}" if before else ""]
-        lines.append([f"{time.op} {time.shape}", str(time.blocks), *total, *numbers, time.bound])
+        lines.append([time.name, str(time.blocks), *total, *numbers, time.bound])
     widths = [max(len(row[column]) for row in [columns, *lines]) for column in range(len(columns))]
     rows = ["| " + " | ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) + " |" for row in [columns, *lines]]
     return "\n".join([rows[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *rows[1:]]) + "\n"
@@ -202,7 +211,7 @@ def table(times: list[ModelTime], earlier: dict[str, ModelTime]) -> str:
 
 def shares_of_allowed(times: list[ModelTime]) -> dict[str, tuple[float, ...]]:
     """For each line of `EXCELLENT`: the times of both numbers of rows, and what share of the allowed ones they are."""
-    found = {f"{time.op} {time.shape}": time.total for time in times}
+    found = {time.name: time.total for time in times}
     shares = {}
     for name, excellent in EXCELLENT.items():
         both = [found.get(name.format(rows, tokens=rows * WIDTH)) for rows in ROWS]
@@ -221,15 +230,12 @@ def review_table(times: list[ModelTime]) -> str:
 
 def rounds(times: list[ModelTime]) -> dict[tuple[int, int], float]:
     """(rows, context) -> the time of a round's launches."""
-    found = {f"{time.op} {time.shape}": time.total for time in times}
-    first = [name for name in EXCELLENT if name.split()[0] in ROUND and "hidden=7168" not in name]
-    sums = {}
-    for rows in ROWS:
-        for context in (CONTEXT, MILLION):
-            steps = f"step all, verify B={{}} n=4 context={context}"
-            names = [steps, *(name for name in first if not name.startswith("step "))]
-            sums[rows, context] = sum(found[name.format(rows)] for name in names)
-    return sums
+    found = {time.name: time.total for time in times}
+    return {
+        (rows, context): sum(found[name.format(rows, context=context)] for name in ROUND)
+        for rows in ROWS
+        for context in (CONTEXT, MILLION)
+    }
 
 
 def main() -> None:
@@ -240,7 +246,7 @@ def main() -> None:
     device = device_with_code()
     times = [model_time(case, device) for case in cases() if not arguments.ops or case.op in arguments.ops]
     before = json.loads(arguments.earlier.read_text())["times"] if arguments.earlier else []
-    earlier = {f"{time['op']} {time['shape']}": ModelTime(**time) for time in before}
+    earlier = {time.name: time for time in (ModelTime(**fields) for fields in before)}
     text = table(times, earlier) + "\n" + review_table(times)
     if not arguments.ops:
         sums = ", ".join(f"B={rows} context={context} {us:.1f}" for (rows, context), us in rounds(times).items())

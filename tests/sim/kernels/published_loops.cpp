@@ -1,5 +1,5 @@
 // The loops whose cycles the toolkit's documents publish (test_time_model.py), over small buffers.
-#include "kernel_operator.h"
+#include "case.h"
 
 using namespace AscendC;
 
@@ -80,17 +80,13 @@ extern "C" __global__ __aicore__ void sum_scattered(GM_ADDR data, GM_ADDR indice
                                                     int32_t preload) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
     TPipe pipe;
-    TBuf<TPosition::VECCALC> buffer;
-    pipe.InitBuffer(buffer, 32);
-    const LocalTensor<int32_t> sum = buffer.Get<int32_t>();
+    Buffers b(pipe, indices, result, 1);
     GlobalTensor<uint8_t> bytes;
     bytes.SetGlobalBuffer(reinterpret_cast<__gm__ uint8_t*>(data), 1 << 16);
     GlobalTensor<uint64_t> lines;
     lines.SetGlobalBuffer(reinterpret_cast<__gm__ uint64_t*>(data), (1 << 16) / 8);
     GlobalTensor<uint32_t> where;
     where.SetGlobalBuffer(reinterpret_cast<__gm__ uint32_t*>(indices), static_cast<uint64_t>(count));
-    GlobalTensor<int32_t> to;
-    to.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(result), 1);
     int32_t total = 0;
     uint32_t next = where.GetValue(0);
     for (int32_t i = 0; i < count; ++i) {
@@ -102,10 +98,9 @@ extern "C" __global__ __aicore__ void sum_scattered(GM_ADDR data, GM_ADDR indice
             }
         }
     }
-    sum.SetValue(0, total);
-    SetFlag<HardEvent::S_MTE3>(EVENT_ID0);
-    WaitFlag<HardEvent::S_MTE3>(EVENT_ID0);
-    DataCopyPad(to, sum, DataCopyExtParams{1, sizeof(int32_t), 0, 0, 0});
+    b.out.SetValue(0, total);
+    Edge<HardEvent::S_MTE3>(true);
+    Store(b.dst, b.out, 1);
 }
 
 struct ManyNumbers {
@@ -121,15 +116,10 @@ extern "C" __global__ __aicore__ void preload_arguments(GM_ADDR x, ManyNumbers m
         DataCachePreload(arguments, line * 64);
     }
     TPipe pipe;
-    TBuf<TPosition::VECCALC> buffer;
-    pipe.InitBuffer(buffer, 32);
-    const LocalTensor<int32_t> tile = buffer.Get<int32_t>();
-    GlobalTensor<int32_t> to;
-    to.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(x), 8);
-    Duplicate(tile, static_cast<int32_t>(sum + many.numbers[60]), 8);
-    SetFlag<HardEvent::V_MTE3>(EVENT_ID0);
-    WaitFlag<HardEvent::V_MTE3>(EVENT_ID0);
-    DataCopyPad(to, tile, DataCopyExtParams{1, 32, 0, 0, 0});
+    Buffers b(pipe, x, x, 8);
+    Duplicate(b.out, static_cast<int32_t>(sum + many.numbers[60]), 8);
+    Edge<HardEvent::V_MTE3>(true);
+    Store(b.dst, b.out, 8);
 }
 
 // A little code; units of it are preloaded.
@@ -139,23 +129,18 @@ extern "C" __global__ __aicore__ void preload_code(GM_ADDR x, int32_t units) {
         ICachePreLoad(units);
     }
     TPipe pipe;
-    TBuf<TPosition::VECCALC> buffer;
-    pipe.InitBuffer(buffer, 32);
-    const LocalTensor<int32_t> tile = buffer.Get<int32_t>();
-    GlobalTensor<int32_t> to;
-    to.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(x), 8);
-    Duplicate(tile, int32_t{1}, 8);
+    Buffers b(pipe, x, x, 8);
+    Duplicate(b.out, int32_t{1}, 8);
     // Time for the lines to come.
     for (int32_t i = 0; i < 30; ++i) {
         PipeBarrier<PIPE_ALL>();
     }
     for (int32_t i = 0; i < 3; ++i) {
         PipeBarrier<PIPE_V>();
-        Adds(tile, tile, i, 8);
+        Adds(b.out, b.out, i, 8);
         PipeBarrier<PIPE_V>();
-        Muls(tile, tile, i + 1, 8);
+        Muls(b.out, b.out, i + 1, 8);
     }
-    SetFlag<HardEvent::V_MTE3>(EVENT_ID0);
-    WaitFlag<HardEvent::V_MTE3>(EVENT_ID0);
-    DataCopyPad(to, tile, DataCopyExtParams{1, 32, 0, 0, 0});
+    Edge<HardEvent::V_MTE3>(true);
+    Store(b.dst, b.out, 8);
 }
